@@ -43,6 +43,23 @@ _DASHES: tuple[tuple[float, ...], ...] = (
     (2.0, 1.0),
 )
 
+_OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B6ECF", "#8C6D31")
+_DASHES_OF_OTHERS = ((), (7, 4), (8, 3, 2, 3), (2, 4), (11, 3), (8, 3, 2, 3, 2, 3))
+
+
+def look(label: str, place: int, *, is_scheme: bool) -> tuple[str, tuple[float, ...]]:
+    """Return the colour of a series and its dashes, as of `scheme_dashes`.
+
+    Args:
+        label: What it is called.
+        place: In the key: what is no scheme has one of a few looks by it.
+        is_scheme: Whether it is a scheme, which looks the same everywhere.
+    """
+    if is_scheme or label in NAMED:
+        return scheme_colour(label), scheme_dashes(label)
+    dashes = _DASHES_OF_OTHERS[place % len(_DASHES_OF_OTHERS)]
+    return _OTHERS[place % len(_OTHERS)], tuple(length / 2.2 for length in dashes)
+
 
 def is_scheme(label: str) -> bool:
     """Return whether a label is one of a scheme that has a colour of its own."""

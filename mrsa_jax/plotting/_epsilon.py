@@ -12,63 +12,14 @@ import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax.plotting._colours import scheme_colour
-from mrsa_jax.plotting._names import legend, name_curves, plain, short
-from mrsa_jax.plotting._style import (
-    MARKERS,
-    bands,
-    caption,
-    drawing,
-    scheme_line,
-    single,
-    whole_numbers,
-)
+from mrsa_jax.plotting._names import legend, short
+from mrsa_jax.plotting._style import MARKERS, caption, drawing, scheme_line
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
     from matplotlib.axes import Axes
 
 _EPSILON = "ε of a client's whole history"
-
-
-def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot clients' epsilon over rounds: a band from their mean (thick) to the worst (thin).
-
-    Args:
-        results: Data set of a study that trains with noise.
-        ax: Where to draw; a figure of its own when None.
-    """
-    with drawing(ax) as ax:
-        bands(ax, results, "evaluation", "epsilon_mean", "epsilon_worst")
-        ax.set(xlabel="rounds", ylabel=_EPSILON)
-        whole_numbers(ax.xaxis)
-        caption(ax, "What the sums spend: mean (thick) to worst client (thin).")
-        name_curves(ax)
-    return ax
-
-
-def plot_learning_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot test accuracy against the epsilon spent until then, a curve a scheme.
-
-    The thick line is against the worst client's epsilon, the thin one against the clients' mean.
-
-    Args:
-        results: As of `plot_epsilon`.
-        ax: Where to draw; a figure of its own when None.
-    """
-    with drawing(ax) as ax:
-        for label in map(str, results["scheme"].values):
-            own = results.sel(scheme=label)
-            accuracy = 100 * own["accuracy"].values
-            draw: dict[str, Any] = {"color": scheme_colour(label), "ls": scheme_line(label)}
-            draw |= single(accuracy)
-            ax.plot(own["epsilon_worst"].values, accuracy, label=plain(label), **draw)
-            ax.plot(own["epsilon_mean"].values, accuracy, lw=0.8, **draw)
-        ax.set(xlabel=f"{_EPSILON} so far", ylabel="test accuracy (%)", ylim=(-2, 102))
-        ax.set_xlim(left=0)
-        caption(ax, "Accuracy against privacy spent: worst client (thick), mean (thin).")
-        legend(ax)
-    return ax
 
 
 def plot_accuracy_epsilon(

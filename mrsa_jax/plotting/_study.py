@@ -1,176 +1,361 @@
-"""Figures of a multi-round study: privacy, exposure, fairness, cardinality, accuracy, attack.
+"""Figures of a multi-round study, from its data set: learning, privacy, cost, drift.
 
-Each takes the study's xarray data set and draws on `ax`, or on a figure of its own. Where the
-data set has a `trial` axis the line is the mean and the band spans the 5 % to 95 % quantiles.
+Where the data set has a `trial` axis a line is the mean and its band spans the 5 % to 95 %
+quantiles.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._colours import scheme_colour
-from mrsa_jax.plotting._names import name_curves, plain, short
-from mrsa_jax.plotting._style import (
-    WARNING,
-    caption,
-    drawing,
-    ends,
-    nobody,
-    scheme_line,
-    single,
-    slant,
-    whole_numbers,
-)
-from mrsa_jax.plotting._together import interleave
+from mrsa_jax.plotting._axes import draw
+from mrsa_jax.plotting._chart import Chart, Line
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
+
+OPENING = "weak_and_hidden"
+"""What the page of a study of privacy opens with, where it was measured."""
+
+LEARNING = ("accuracy", "loss")
+"""What was learnt, where something was trained."""
+
+_ONE = ((1.0, "1: exposed"),)
+_BAND = " Lines: means of {trials} trials; bands: from 5 % to 95 % of them."
 
 
-def _curves(
-    results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool = False
-) -> list[Line2D]:
-    values = results[name]
-    x = results[axis].values + (1 if axis == "round" else 0)
-    draw: dict[str, Any] = {"drawstyle": "steps-post"} if step else {}
-    lines = []
-    for label in map(str, results["scheme"].values):
-        curve = values.sel(scheme=label)
-        colour = scheme_colour(label)
-        if "trial" in curve.dims:
-            low, high = (quantile_of(curve, q) for q in (0.05, 0.95))
-            ax.fill_between(
-                x, low, high, color=colour, alpha=0.15, lw=0, step="post" if step else None
-            )
-            curve = curve.mean("trial")
-        look = draw | single(curve.values)
-        lines += ax.plot(
-            x, curve.values, color=colour, ls=scheme_line(label), label=plain(label), **look
-        )
-    return lines
-
-
-def quantile_of(curve: xr.DataArray, q: float) -> np.ndarray:
-    """Return a quantile over trials; nan, quietly, where no trial has a value yet."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
-        return np.asarray(curve.quantile(q, "trial").values)
-
-
-def over_rounds(
-    results: xr.Dataset,
-    name: str,
-    ax: Axes | None,
-    label: str,
-    words: str,
-    *,
-    axis: str = "round",
-    step: bool = False,
-    counts: bool = False,
-    most: float | None = None,
-    gap: float = 2.0,
-    more: Callable[[Axes], None] | None = None,
-) -> Axes:
-    """Plot a curve for each scheme, and whatever `more` draws.
+def study_charts(results: xr.Dataset) -> dict[str, Chart]:
+    """Return the charts of all that a study has, by name and in reading order.
 
     Args:
         results: Data set of a study.
-        name: The variable.
-        ax: Where to draw; a figure of its own when None.
-        label: Of the upright axis.
-        words: What the figure shows, kept outside it; what curves and bands are of is added.
-        axis: Along which curves run.
-        step: Whether values stay until the next round.
-        counts: Whether values are whole numbers.
-        most: The largest value there can be, where the axis should show it.
-        gap: As of `name_curves`.
-        more: Draws the rest.
     """
-    with drawing(ax) as ax:
-        lines = _curves(results, name, axis, ax, step=step)
-        if more is not None:
-            more(ax)
-        ends(ax, top=most)
-        interleave(ax, lines)
-        ax.set(xlabel="rounds", ylabel=label)
-        whole_numbers(ax.xaxis, *([ax.yaxis] if counts else []))
-        name_curves(ax, gap=gap)
-        trials = results.sizes.get("trial", 1) if "trial" in results[name].dims else 1
-        spread = f" Mean of {trials} trials; band: 5 to 95 %." if trials > 1 else ""
-        caption(ax, f"{words}.{spread}")
-    return ax
+    found = {}
+    for name, (needed, make) in _CHARTS.items():
+        if needed in results and bool(np.isfinite(results[needed]).any()):
+            chart = make(results)
+            if chart.lines:
+                found[name] = chart
+    return found
+
+
+def _labels(results: xr.Dataset) -> list[str]:
+    return [str(label) for label in results["scheme"].values]
+
+
+def _rounds(results: xr.Dataset, axis: str) -> np.ndarray:
+    """Return the places along an axis; rounds are counted from 1."""
+    return np.asarray(results[axis].values, float) + (1 if axis == "round" else 0)
+
+
+def _over(results: xr.Dataset, name: str, axis: str = "round", **look: Any) -> Iterable[Line]:
+    """Return a line for each scheme: a mean and its band where there are trials."""
+    values = results[name] * (100.0 if name == "accuracy" else 1.0)
+    for label in _labels(results):
+        own = values.sel(scheme=label)
+        edges: dict[str, Any] = {}
+        if "trial" in own.dims:
+            own = own.transpose("trial", axis)
+            if own.sizes["trial"] > 1:
+                edges = {side: quantile(own.values, q) for side, q in _EDGES.items()}
+            own = own.mean("trial")
+        yield Line(label, _rounds(results, axis), own.values, **edges, **look)
+
+
+_EDGES = {"low": 0.05, "high": 0.95}
+
+
+def quantile(values: np.ndarray, q: float) -> np.ndarray:
+    """Return a quantile over trials; nan, quietly, where no trial has a value yet."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
+        return np.asarray(np.nanquantile(values, q, axis=0))
+
+
+def _simple(
+    name: str, title: str, caption: str, y_label: str, axis: str = "round", **more: Any
+) -> Callable[[xr.Dataset], Chart]:
+    """Return what makes the chart of one quantity over rounds."""
+    kind = more.pop("kind", "line")
+
+    def make(results: xr.Dataset) -> Chart:
+        trials = results.sizes.get("trial", 1)
+        words = caption + (_BAND.format(trials=trials) if "trial" in results[name].dims else "")
+        lines = tuple(_over(results, name, axis, kind=kind))
+        return Chart(title, words, lines, y_label=y_label, **more)
+
+    return make
+
+
+def _overstatement(results: xr.Dataset) -> Chart:
+    """Return weak T and what the worst is hidden among: random selection against blocks."""
+    lines = []
+    rounds = _rounds(results, "round")
+    for label in compared(results):
+        one = results.sel(scheme=label)
+        lower, upper = (one[name].values.astype(float) for name in ("weak_lower", "weak_upper"))
+        weak: dict[str, Any] = {"kind": "step", "weight": "main dashed"}
+        if (lower < upper).any():
+            thin = weak | {"weight": "thin dashed"}
+            lines.append(Line(label, rounds, lower, "weak T at least", lower, upper, **thin))
+            lines.append(Line(label, rounds, upper, "weak T at most", **thin))
+        else:
+            lines.append(Line(label, rounds, upper, "weak T", **weak))
+        hidden = one["hidden_among_worst"].values
+        lines.append(Line(label, rounds, hidden, "worst hidden among", kind="step",
+                          weight="thick solid"))  # fmt: skip
+    caption = (
+        "Weak T (dashed; a band where it is known between bounds) against what the worst client is "
+        "hidden among (thick). Under random selection a combination of the sums still holds many "
+        "clients while the worst of them is hidden hardly better than alone; blocks that only take "
+        "part whole keep both for ever."
+    )
+    title = "Weak T, and among how many the worst client is hidden"
+    return Chart(title, caption, lines, y_label="clients (log axis)", is_log_y=True,
+                 y_range=(1.0,), rules=_ONE, names_lines=True)  # fmt: skip
+
+
+def compared(results: xr.Dataset) -> list[str]:
+    """Return the first scheme that keeps no T, and the one of the largest sums of those that do."""
+    labels = _labels(results)
+    kept = [int(value) for value in results["guaranteed_privacy"].values]
+    sums = results["aggregation_cardinality"].isel(round=-1).values
+    loose = [label for label, lasts in zip(labels, kept, strict=True) if lasts <= 1]
+    tight = [labels[k] for k in np.argsort(-sums, kind="stable") if kept[k] > 1]
+    return [*loose[:1], *tight[:1]]
+
+
+def _hidden(results: xr.Dataset) -> Chart:
+    worst = [line._replace(name="worst") for line in _over(results, "hidden_among_worst")]
+    lines = list(worst)
+    if "hidden_among_median" in results:
+        lines += [line._replace(name="median", low=None, high=None, weight="thin")
+                  for line in _over(results, "hidden_among_median")]  # fmt: skip
+    caption = (
+        "Hidden among: as in a sum of how many clients the worst hidden client is (thin lines: the "
+        "median client), of those who took part; 1 means exposed."
+    )
+    return Chart("Hidden among", caption, lines, y_label="hidden among (clients)", rules=_ONE)
+
+
+def _cardinality(results: xr.Dataset) -> Chart:
+    lines = list(_over(results, "aggregation_cardinality"))
+    rounds = _rounds(results, "round")[[0, -1]]
+    for label in _labels(results):
+        expected = float(results["expected_cardinality"].sel(scheme=label))
+        if np.isfinite(expected):
+            lines.append(Line(label, rounds, [expected] * 2, "expected", weight="thin"))
+    caption = (
+        "Aggregation cardinality C: mean number of clients in a round's sum, skipped rounds "
+        "counted; thin lines are expectations."
+    )
+    return Chart("Aggregation cardinality C", caption, lines, y_label="cardinality C (clients)")
+
+
+def _two(
+    results: xr.Dataset, axis: str, thick: tuple[str, str], thin: tuple[str, str]
+) -> list[Line]:
+    """Return two lines for each scheme and the band between them: variable, name of each."""
+    lines = []
+    x = _rounds(results, axis)
+    for label in _labels(results):
+        own = results.sel(scheme=label)
+        main, other = own[thick[0]].values, own[thin[0]].values
+        low, high = np.minimum(main, other), np.maximum(main, other)
+        lines.append(Line(label, x, main, thick[1], low, high))
+        lines.append(Line(label, x, other, thin[1], weight="thin"))
+    return lines
+
+
+def _epsilon(results: xr.Dataset) -> Chart:
+    lines = _two(results, "evaluation", ("epsilon_mean", "mean"), ("epsilon_worst", "worst"))
+    caption = (
+        "Epsilon of clients' whole histories against the server, from who really survived: from "
+        "the clients' mean (thick) to the worst client (thin)."
+    )
+    return Chart("Epsilon spent", caption, lines, y_label="epsilon of a whole history")
+
+
+def _accuracy_epsilon(results: xr.Dataset) -> Chart:
+    lines = []
+    for label in _labels(results):
+        own = results.sel(scheme=label)
+        accuracy = 100 * own["accuracy"].values
+        for name, weight in (("worst", "main"), ("mean", "thin")):
+            spent = own[f"epsilon_{name}"].values
+            told = "worst client's" if name == "worst" else "clients' mean"
+            lines.append(Line(label, spent, accuracy, f"at the {told}", weight=weight))
+    caption = (
+        "Test accuracy against the epsilon that clients have spent until then: the worst client's "
+        "(thick) and the clients' mean (thin)."
+    )
+    return Chart("Accuracy against privacy spent", caption, lines, "epsilon so far",
+                 "test accuracy (%)", whole="", y_range=(0.0, 100.0))  # fmt: skip
+
+
+def _bits(results: xr.Dataset) -> Chart:
+    lines = _two(results, "rounds_done", ("bits_median", "median"), ("bits_worst", "worst"))
+    caption = (
+        "Bits a coordinate that the sums tell of a client's updates, which drift as measured: from "
+        "the median client (thick) to the worst (thin). T caps none of it but what stays the same."
+    )
+    return Chart("Bits about a client's updates", caption, lines, y_label="bits a coordinate")
+
+
+def _drift(results: xr.Dataset) -> Chart:
+    lines = []
+    lags = _rounds(results, "lag")
+    for label in _labels(results):
+        own = results.sel(scheme=label)
+        rho, share = (float(own[f"update_{name}"]) for name in ("memory", "lasting"))
+        measured = own["correlation"].values
+        lines.append(Line(label, lags, measured, "measured", weight="thin solid"))
+        lines.append(Line(label, lags, share * rho**lags, "fitted"))
+    caption = (
+        "Correlation of a client's updates, by the rounds between them (thin), and what was "
+        "fitted to it: the share that lasts times powers of its memory (thick)."
+    )
+    return Chart("Memory of updates", caption, lines, "rounds between two updates",
+                 "correlation", y_range=(0.0, 1.0))  # fmt: skip
+
+
+def _reconstruction(results: xr.Dataset) -> Chart:
+    """Return each scheme's errors in rising order: how many clients are known how well."""
+    lines = []
+    for label in _labels(results):
+        errors = np.sort(results["reconstruction_error"].sel(scheme=label).values.ravel())
+        errors = errors[np.isfinite(errors)]
+        share = 100 * (np.arange(errors.size) + 1) / max(errors.size, 1)
+        lines.append(Line(label, share, np.maximum(errors, 1e-12)))
+    caption = (
+        "Relative squared error of each client's update as the server's least squares reconstructs "
+        "it, clients in the order of their errors, models frozen over the whole history (the worst "
+        "case); 1 means nothing was learnt beyond zero."
+    )
+    return Chart("Updates reconstructed by least squares", caption, lines, "clients (%)",
+                 "relative squared error (log axis)", is_log_y=True, y_range=(1.0,), whole="",
+                 rules=((1.0, "1: nothing learnt"),))  # fmt: skip
+
+
+_CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {
+    "accuracy": ("accuracy", _simple(
+        "accuracy", "Test accuracy", "Accuracy of the global model on the test set.",
+        "test accuracy (%)", "evaluation", y_range=(0.0, 100.0))),
+    "loss": ("loss", _simple(
+        "loss", "Test loss", "Loss of the global model on the test set.", "test loss",
+        "evaluation")),
+    "accuracy_epsilon": ("epsilon_worst", _accuracy_epsilon),
+    OPENING: ("weak_lower", _overstatement),
+    "hidden_among_worst": ("hidden_among_worst", _hidden),
+    "strong_privacy": ("strong_privacy", _simple(
+        "strong_privacy", "Strong T", "Strong T: the fewest clients who only move together.",
+        "strong T (clients)", kind="step", whole="xy")),
+    "exposed_clients": ("exposed_clients", _simple(
+        "exposed_clients", "Exposed clients",
+        "Clients whose own update is a combination of the sums the server has.",
+        "exposed clients", kind="step", whole="xy", empty="nobody is exposed")),
+    "aggregation_cardinality": ("aggregation_cardinality", _cardinality),
+    "fairness_gap": ("fairness_gap", _simple(
+        "fairness_gap", "Fairness gap F",
+        "Fairness gap F: most minus least often summed client, divided by the rounds.",
+        "fairness gap F")),
+    "epsilon": ("epsilon_worst", _epsilon),
+    "reconstruction_error": ("reconstruction_error", _reconstruction),
+    "bits_worst": ("bits_worst", _bits),
+    "correlation": ("correlation", _drift),
+}  # fmt: skip
+
+FIGURES: Sequence[str] = tuple(_CHARTS)
+"""Names of a study's charts, in reading order."""
+
+
+def plot(results: xr.Dataset, name: str, ax: Axes | None) -> Axes:
+    """Draw one of a study's charts."""
+    return draw(_CHARTS[name][1](results), ax=ax)
 
 
 def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot strong T over rounds, from the first sum on."""
-    words = "Fewest clients whose updates move only together"
-    label = "strong T (clients)"
-    return over_rounds(results, "strong_privacy", ax, label, words, step=True, counts=True)
+    return plot(results, "strong_privacy", ax)
 
 
 def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot how many clients' own updates the server can solve for, over rounds."""
-
-    def more(ax: Axes) -> None:
-        nobody(ax, results["exposed_clients"].values, "nobody is exposed")
-
-    words, label = "Clients whose own update follows from the sums", "exposed clients"
-    return over_rounds(
-        results, "exposed_clients", ax, label, words, step=True, counts=True, more=more
-    )
+    return plot(results, "exposed_clients", ax)
 
 
 def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the fairness gap F over rounds."""
-    words = "Share of the rounds of the client who is summed most often, minus the least often"
-    return over_rounds(results, "fairness_gap", ax, "fairness gap F", words)
+    return plot(results, "fairness_gap", ax)
 
 
 def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the aggregation cardinality C over rounds, its expectation as a mark at the right."""
-
-    def more(ax: Axes) -> None:
-        for label in map(str, results["scheme"].values):
-            expected = float(results["expected_cardinality"].sel(scheme=label))
-            ax.plot([1.0], [expected], transform=ax.get_yaxis_transform(), marker="<", ms=5,
-                    color=scheme_colour(label), clip_on=False)  # fmt: skip
-
-    words = "Mean number of clients in a sum; marks at the right: its expectation"
-    label = "cardinality C (clients)"
-    return over_rounds(results, "aggregation_cardinality", ax, label, words, more=more, gap=5.0)
+    """Plot the aggregation cardinality C over rounds, its expectation as a thin line."""
+    return plot(results, "aggregation_cardinality", ax)
 
 
 def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the test accuracy of the global model over rounds."""
-    shown = results.assign(accuracy=100 * results["accuracy"])
-    label, words = "test accuracy (%)", "Accuracy of the global model on the test set"
-    return over_rounds(shown, "accuracy", ax, label, words, axis="evaluation", most=100.0)
+    return plot(results, "accuracy", ax)
+
+
+def plot_hidden_among(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot as in a sum of how many clients the worst hidden client is, over rounds.
+
+    Thin lines show the median client (a mean over trials).
+    """
+    return plot(results, "hidden_among_worst", ax)
 
 
 def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot each client's reconstruction error by scheme (eq. (35); a point a client)."""
-    with drawing(ax) as ax:
-        labels = [str(label) for label in results["scheme"].values]
-        rng = np.random.default_rng(0)  # only spreads the points sideways
-        for position, label in enumerate(labels):
-            errors = results["reconstruction_error"].sel(scheme=label).values
-            errors = errors[np.isfinite(errors)]
-            offsets = rng.uniform(-0.25, 0.25, errors.size)
-            ax.scatter(
-                position + offsets, errors, s=9, alpha=0.55, color=scheme_colour(label), lw=0
-            )
-            if errors.size:
-                ax.hlines(np.median(errors), position - 0.35, position + 0.35, color=WARNING, lw=2)
-        ax.axhline(1, color="#777777", lw=0.8, ls=":")
-        ax.set_yscale("log")
-        ax.set_xticks(range(len(labels)), [short(label) for label in labels])
-        slant(ax)
-        ax.set(ylabel="relative squared error")
-        caption(ax, "Error of each client's update, rebuilt by least squares; bar: median.")
-    return ax
+    """Plot clients' reconstruction errors in rising order, by scheme (eq. (35))."""
+    return plot(results, "reconstruction_error", ax)
+
+
+def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot clients' epsilon over rounds: a band from their mean (thick) to the worst (thin).
+
+    Args:
+        results: Data set of a study that trains with noise.
+        ax: Where to draw; a figure of its own when None.
+    """
+    return plot(results, "epsilon", ax)
+
+
+def plot_learning_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot test accuracy against the epsilon spent until then, a curve a scheme.
+
+    The thick line is against the worst client's epsilon, the thin one against the clients' mean.
+
+    Args:
+        results: As of `plot_epsilon`.
+        ax: Where to draw; a figure of its own when None.
+    """
+    return plot(results, "accuracy_epsilon", ax)
+
+
+def plot_drift(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot how a client's updates correlate over rounds, beside the fit of a memory.
+
+    Args:
+        results: Data set of a study that measured the drift of updates.
+        ax: Where to draw; a figure of its own when None.
+    """
+    return plot(results, "correlation", ax)
+
+
+def plot_bits(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot the bits a coordinate that sums tell of a client's updates, over rounds.
+
+    The line is the median client of those who took part, and the band reaches to the worst.
+
+    Args:
+        results: As of `plot_drift`.
+        ax: Where to draw; a figure of its own when None.
+    """
+    return plot(results, "bits_worst", ax)

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mrsa_jax._checks import check_known
-from mrsa_jax.plotting._colours import scheme_colour, scheme_dashes
-from mrsa_jax.plotting._names import OWN, plain
-from mrsa_jax.plotting._together import interleave
+from mrsa_jax.plotting._colours import scheme_dashes
+from mrsa_jax.plotting._names import OWN
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 Column = Literal["single", "double"]
@@ -39,29 +37,6 @@ def scheme_line(label: str) -> Any:
 def caption(ax: Axes, text: str) -> None:
     """Keep what a figure shows outside the picture: `ax.get_label()`, and saved files, tell it."""
     ax.set_label(text)
-
-
-def bands(ax: Axes, results: xr.Dataset, along: str, middle: str, worst: str) -> None:
-    """Draw a band of each scheme, from the middle client (thick line) to the worst (thin)."""
-    at = results[along].values
-    thick, thin = [], []
-    for label in map(str, results["scheme"].values):
-        own = results.sel(scheme=label)
-        draw: dict[str, Any] = {"color": scheme_colour(label), "ls": scheme_line(label)}
-        draw |= single(own[middle].values)
-        ax.fill_between(
-            at, own[middle].values, own[worst].values, color=draw["color"], alpha=0.12, lw=0
-        )
-        thick += ax.plot(at, own[middle].values, label=plain(label), **draw)
-        thin += ax.plot(at, own[worst].values, lw=0.8, **draw)
-    ends(ax)
-    interleave(ax, thin)
-    interleave(ax, thick)
-
-
-def single(values: Any) -> dict[str, Any]:
-    """Return the mark of a curve of one point, which no line would show."""
-    return {"marker": "o", "ms": 4.5} if np.isfinite(np.asarray(values, float)).sum() == 1 else {}
 
 
 def ends(ax: Axes, *, bottom: float | None = 0.0, top: float | None = None) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mrsa_jax import _gaussian
 from mrsa_jax._html import number
-from mrsa_jax.study._chart import Chart, Line
+from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.study._chart_look import Series
 
 Rows = Sequence[Mapping[str, Any]]

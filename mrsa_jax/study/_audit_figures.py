@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from mrsa_jax.study._chart import Chart, Line
+from mrsa_jax.plotting._chart import Chart, Line
 
 PRIVACY = "weak_privacy"
 """The chart that an audit's page opens with."""

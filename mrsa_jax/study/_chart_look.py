@@ -13,14 +13,12 @@ from importlib import resources
 from typing import NamedTuple
 
 from mrsa_jax._html import Markup, tidy
-from mrsa_jax.plotting import scheme_colour, scheme_dashes
+from mrsa_jax.plotting._colours import look
 
 PAPER = {"light": "#ffffff", "dark": "#16181c"}
 """What a page is drawn on."""
 
 _LEAST = {"light": 2.0, "dark": 4.5}  # contrast of a line; the palette itself has 2.2 on white
-_OWN = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B6ECF", "#8C6D31")
-_DASHES = ("", "7 4", "8 3 2 3", "2 4", "11 3", "8 3 2 3 2 3")
 _WIDTH = 2.2  # of a line, as the style has it
 
 
@@ -94,10 +92,8 @@ def day_colours(series: Sequence[Series]) -> str:
 
 def _look(one: Series, place: int) -> tuple[str, str]:
     """Return the colour of a series and its dashes."""
-    if one.is_scheme:
-        widths = scheme_dashes(one.label)
-        return scheme_colour(one.label), " ".join(f"{_WIDTH * width:.3g}" for width in widths)
-    return _OWN[place % len(_OWN)], _DASHES[place % len(_DASHES)]
+    colour, widths = look(one.label, place, is_scheme=one.is_scheme)
+    return colour, " ".join(f"{_WIDTH * width:.3g}" for width in widths)
 
 
 def legend(series: Sequence[Series], heading: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._html import number
-from mrsa_jax.study._chart import Chart, Line
+from mrsa_jax.plotting._chart import Chart, Line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 from mrsa_jax._errors import require, writing
 from mrsa_jax._html import settings_rows, shown, tidy
+from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _chart_look
-from mrsa_jax.study._chart import Chart, drawn
 from mrsa_jax.study._chart_look import Series, asset
 from mrsa_jax.study._cite import papers_behind
+from mrsa_jax.study._svg import drawn
 from mrsa_jax.study._vector import drawing_colours, read_drawing
 
 _MOST_ROWS = 400

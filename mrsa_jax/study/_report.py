@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from mrsa_jax._html import hidden_words, number, plain_settings, tidy
-from mrsa_jax.study import _figures, _points, _summary
-from mrsa_jax.study._chart import Chart
+from mrsa_jax.plotting._chart import Chart
+from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
+from mrsa_jax.study import _points, _summary
 from mrsa_jax.study._chart_look import Series, legend
 from mrsa_jax.study._cost import cost_charts
 from mrsa_jax.study._kinds import KINDS
@@ -102,7 +103,7 @@ def study_page(
     """
     rows = _summary.summarise(results)
     series = [scheme_series(row) for row in rows]
-    charts = _figures.charts(results)
+    charts = study_charts(results)
     first, second = _openings(charts, is_training=manifest.get("command") == "train")
     table = data_table(*table_of(rows), "Each scheme after the last round")
     note = f'<p class="note">{tidy(reading(rows))}</p>'
@@ -130,10 +131,10 @@ def study_page(
     return whole_page(manifest, [lead], sections, series=series, spec=spec)
 
 
-_HIDING = (_figures.OPENING, "hidden_among_worst", "strong_privacy")
+_HIDING = (OPENING, "hidden_among_worst", "strong_privacy")
 _FIRST = {
     "accuracy": "Accuracy and loss",
-    _figures.OPENING: "How well clients are hidden",
+    OPENING: "How well clients are hidden",
     "hidden_among_worst": "How well clients are hidden",
     "strong_privacy": "How well clients are hidden",
 }
@@ -144,7 +145,7 @@ def _openings(charts: Mapping[str, Chart], *, is_training: bool) -> tuple[list[s
 
     A training of one scheme is asked for its accuracy, and has that first.
     """
-    learning = [name for name in _figures.LEARNING if "accuracy" in charts and name in charts]
+    learning = [name for name in LEARNING if "accuracy" in charts and name in charts]
     hiding = [name for name in _HIDING if name in charts][:1]
     first, second = (learning, hiding) if is_training else (hiding, learning)
     return (first, second) if first else (second, [])

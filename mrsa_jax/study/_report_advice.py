@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._html import hidden_words, number
+from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.study import _report
-from mrsa_jax.study._chart import Chart, Line
 from mrsa_jax.study._chart_look import Series, badge, legend
 from mrsa_jax.study._page import Section, data_table, opening, paragraphs, verdicts
 from mrsa_jax.study._plots import option_labels

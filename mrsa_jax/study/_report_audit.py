@@ -9,9 +9,9 @@ from typing import Any
 
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax._html import hidden_words, number, shown, tidy
+from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _report
 from mrsa_jax.study._audit_figures import EXPOSED, PRIVACY, QUESTIONS, audit_charts
-from mrsa_jax.study._chart import Chart
 from mrsa_jax.study._chart_look import Series, legend
 from mrsa_jax.study._page import (
     Section,

@@ -15,7 +15,8 @@ from typing import Any
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._papers import from_papers
-from mrsa_jax.study import _figures, _report
+from mrsa_jax.plotting._study import FIGURES
+from mrsa_jax.study import _report
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._page import write_page
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
@@ -173,4 +174,4 @@ def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
 def _pictures(folder: pathlib.Path) -> dict[str, bytes]:
     """Return the pictures of a folder that are not of what its data set is drawn from."""
     files = sorted(folder.glob("*.png"))
-    return {path.stem: path.read_bytes() for path in files if path.stem not in _figures.FIGURES}
+    return {path.stem: path.read_bytes() for path in files if path.stem not in FIGURES}

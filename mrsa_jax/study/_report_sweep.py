@@ -9,7 +9,6 @@ from mrsa_jax import plotting
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax._html import shown
 from mrsa_jax.study import _chart_look, _points, _report
-from mrsa_jax.study._chart import drawn
 from mrsa_jax.study._chart_look import Series, keys, legend
 from mrsa_jax.study._cost import cost_charts
 from mrsa_jax.study._explorer import linked
@@ -21,6 +20,7 @@ from mrsa_jax.study._page import (
     paragraphs,
     settings_section,
 )
+from mrsa_jax.study._svg import drawn
 from mrsa_jax.study._sweep_figures import (
     differs,
     over_seeds,

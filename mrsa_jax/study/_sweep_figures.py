@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._html import number
+from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.study import _points
-from mrsa_jax.study._chart import Chart, Line
 from mrsa_jax.study._chart_look import Series
 from mrsa_jax.study._cost import by_hue, heading, label_of, shown_scale
 

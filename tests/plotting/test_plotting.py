@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, plotting
-from mrsa_jax.plotting._hidden import plot_overstatement
+from mrsa_jax.plotting._study import plot
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
 
@@ -36,6 +36,7 @@ def _results(trials: int | None) -> xr.Dataset:
     }
     if trials is None:
         variables["accuracy"] = draw("evaluation", n=3)
+        variables["loss"] = draw("evaluation", n=3)
         variables["reconstruction_error"] = draw("client", n=8)
     coordinates = {"scheme": SCHEMES, "round": np.arange(6), "client": np.arange(8)}
     return xr.Dataset(variables, coords=coordinates | {"evaluation": [2, 4, 6]})
@@ -77,15 +78,20 @@ def test_trials_become_a_mean_and_a_band() -> None:
     wanted = results["fairness_gap"].sel(scheme="Random").values.mean(0)
     np.testing.assert_allclose(np.asarray(line.get_ydata(), float), wanted)
     assert len(ax.collections) == len(SCHEMES)
+    edges = np.quantile(results["fairness_gap"].sel(scheme="Random"), [0.05, 0.95], axis=0)
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose([band.min(), band.max()], [edges.min(), edges.max()])
     plt.close("all")
 
 
-def test_the_reconstruction_figure_has_a_point_for_each_client() -> None:
-    ax = plotting.plot_reconstruction(_results(None))
-    points = [c.get_offsets() for c in ax.collections if len(c.get_offsets()) == 8]
-    assert len(points) == len(SCHEMES)
+def test_the_reconstruction_figure_has_every_client_in_the_order_of_the_errors() -> None:
+    results = _results(None)
+    ax = plotting.plot_reconstruction(results)
+    for label, line in zip(SCHEMES, ax.get_lines(), strict=False):
+        errors = results["reconstruction_error"].sel(scheme=label).values
+        np.testing.assert_array_equal(line.get_ydata(), np.sort(errors))
+        np.testing.assert_allclose(line.get_xdata(), 100 * np.arange(1, 9) / 8)
     assert ax.get_yscale() == "log"
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["Random", "MRSA T=3"]
     plt.close("all")
 
 
@@ -95,7 +101,9 @@ def test_saved_figures_have_their_data_beside_them(
 ) -> None:
     results = _results(trials)
     written = plotting.save_study_figures(results, tmp_path)
-    assert ("accuracy" in written) == (trials is None)
+    assert {"accuracy", "loss"} & set(written) == (
+        {"accuracy", "loss"} if trials is None else set()
+    )
     for name, path in written.items():
         assert path.read_bytes().startswith(b"\x89PNG")
         data = pd.read_csv(tmp_path / f"{name}.csv", index_col=0)
@@ -117,7 +125,7 @@ def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathl
         guaranteed_privacy=("scheme", [12, 1, 3]),
     )
     written = plotting.save_study_figures(results, tmp_path)
-    assert next(iter(written)) == "weak_and_hidden"
+    assert "weak_and_hidden" in written
     data = pd.read_csv(tmp_path / "weak_and_hidden.csv", index_col=0)
     assert not [name for name in data if "User partition" in name]
     for place, label in enumerate(SCHEMES, 1):
@@ -125,17 +133,18 @@ def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathl
             np.testing.assert_array_equal(data[f"{label} {name}"], wanted[place])
         hidden = results["hidden_among_worst"].sel(scheme=label)
         np.testing.assert_allclose(data[f"{label} worst hidden among"], hidden)
-    ax = plot_overstatement(results)
+    ax = plot(results, "weak_and_hidden", None)
     lines = {line.get_label(): np.asarray(line.get_ydata(), float) for line in ax.get_lines()}
-    np.testing.assert_array_equal(lines["Random: weak T"], [np.nan, 4, np.nan, np.nan, 1, 1])
-    np.testing.assert_array_equal(lines["MRSA T=3: weak T"], [3] * 6)
+    np.testing.assert_array_equal(lines["Random, weak T at least"], lower[1])
+    np.testing.assert_array_equal(lines["Random, weak T at most"], upper[1])
+    np.testing.assert_array_equal(lines["MRSA T=3, weak T"], [3] * 6)
     np.testing.assert_allclose(
-        lines["Random: hidden among, worst"],
+        lines["Random, worst hidden among"],
         results["hidden_among_worst"].sel(scheme="Random"),
     )
     plt.close("all")
     alone = results.isel(scheme=[1])  # nothing to set it against
-    assert len(plot_overstatement(alone).get_lines()) == 5
+    assert len(plot(alone, "weak_and_hidden", None).get_lines()) == 4  # and the level of 1
     plt.close("all")
 
 
@@ -161,7 +170,7 @@ def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> No
     assert all(tick >= 0 and tick == round(tick) for tick in ticks)
     assert ("nobody" in " ".join(text.get_text() for text in ax.texts)) == (most == 0)
     assert ax.get_title(loc="left") + ax.get_title() == ""
-    assert ax.get_label().endswith("Mean of 4 trials; band: 5 to 95 %.") == (trials is not None)
+    assert ("Lines: means of 4 trials; bands" in str(ax.get_label())) == (trials is not None)
     plt.close("all")
 
 

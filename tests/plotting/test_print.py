@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from mrsa_jax import ConfigurationError, plotting
-from mrsa_jax.plotting._hidden import plot_overstatement
 from mrsa_jax.plotting._names import spread
+from mrsa_jax.plotting._study import plot
 
 WIDTHS = {"single": 3.5, "double": 7.16}
 OWN = "_my $chem$ <e>"
@@ -122,13 +122,13 @@ PLOTS: dict[str, Callable[..., Any]] = {
 PLOTS |= {
     "nobody": functools.partial(
         plotting.plot_exposure, STUDY.assign(exposed_clients=STUDY.exposed_clients * 0)),
-    "overstatement": functools.partial(plot_overstatement, STUDY),
+    "overstatement": functools.partial(plot, STUDY, "weak_and_hidden", None),
     "points": functools.partial(
         plotting.plot_points, POINTS, "strong_privacy", x="dropout_rate", hue="scheme"),
     "names": functools.partial(plotting.plot_points, POINTS, "exposed_clients", x="scheme"),
 }  # fmt: skip
 WHOLE = {  # axes on which only whole numbers can stand
-    "privacy": "xy", "exposure": "xy", "nobody": "xy", "hidden_among": "xy", "audit_exposure": "xy",
+    "privacy": "xy", "exposure": "xy", "nobody": "xy", "hidden_among": "x", "audit_exposure": "xy",
     "audit_privacy": "xy", "accuracy": "x", "cardinality": "x", "epsilon": "x", "bits": "x",
     "fairness": "x", "overstatement": "x", "drift": "x", "points": "y", "policies": "y",
     "privacy_cost": "x", "tradeoff": "y", "designs": "x", "names": "y",

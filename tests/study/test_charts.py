@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax._html import number
-from mrsa_jax.study._chart import Chart, Line, drawn
+from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.study._chart_look import (
     Series,
     badge,
@@ -24,6 +24,7 @@ from mrsa_jax.study._chart_look import (
     places,
     seen_on,
 )
+from mrsa_jax.study._svg import drawn
 from mrsa_jax.study._ticks import Scale
 
 EVIL = "</title></svg><script>alert('x')</script>\"'\u202egnp"

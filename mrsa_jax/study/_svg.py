@@ -9,88 +9,19 @@ Nothing here imports matplotlib or JAX.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from mrsa_jax._html import number, shown, tidy
+from mrsa_jax.plotting._chart import FEW, Chart, Line
 from mrsa_jax.study._ticks import Scale
 
 _MOST_POINTS = 600  # of a curve: more than a screen has room for
 _MOST_RINGS = 4  # where marks share a place, the lower ones show as rings
-_FEW = 12  # points of a line that are marked
 _LONGEST = 24  # characters below an axis
-
-
-class Line(NamedTuple):
-    """One line, or the points of one kind.
-
-    Attributes:
-        series: Whose it is: its colour, and what switches it.
-        x: Where, float[n].
-        y: How much, float[n]; nan where there is nothing.
-        name: What of the series it is, beside its values; "" for the only one.
-        low: Lower edge of a band around it, or None.
-        high: Upper edge.
-        kind: "line", "step" (a value holds until the next) or "marks" (no line).
-        weight: "main", "thin" or "thick", and maybe "solid" or "dashed" whatever the series is.
-        words: What is said of each mark, in place of its values.
-        rows: The row of a table that each mark stands for; none when empty.
-    """
-
-    series: str
-    x: Any
-    y: Any
-    name: str = ""
-    low: Any = None
-    high: Any = None
-    kind: str = "line"
-    weight: str = "main"
-    words: Sequence[str] = ()
-    rows: Sequence[int] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Chart:
-    """A drawing and what it shows.
-
-    Attributes:
-        title: What it shows, in short.
-        caption: How to read it.
-        lines: What is drawn; what lies below comes first.
-        x_label: Of the axis below.
-        y_label: Of the axis at the left, with its unit.
-        x_from: Least value that the axis below holds in any case, or None.
-        y_range: Values that the axis at the left holds in any case.
-        is_log_x: Whether the axis below is logarithmic.
-        is_log_y: Whether the one at the left is.
-        whole: Axes of whole numbers: "", "x", "y" or "xy".
-        rules: Levels to compare with: value, words.
-        empty: What is said where all values are zero.
-        ticks: What stands along the axis below in place of numbers: place, words.
-    """
-
-    title: str
-    caption: str
-    lines: Sequence[Line]
-    x_label: str = "rounds"
-    y_label: str = ""
-    x_from: float | None = None
-    y_range: tuple[float, ...] = (0.0,)
-    is_log_x: bool = False
-    is_log_y: bool = False
-    whole: str = "x"
-    rules: Sequence[tuple[float, str]] = ()
-    empty: str = ""
-    ticks: Sequence[tuple[float, str]] = ()
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """The labels of what is drawn, each once."""
-        return tuple(dict.fromkeys(line.series for line in self.lines))
 
 
 def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> str:
@@ -208,7 +139,7 @@ def _marks(line: Line, place: str, along: Scale, up: Scale) -> Iterable[str]:
     """Return the points of a line: with the words that a reader asks for, if they are all of it."""
     at = list(zip(map(float, line.x), map(float, line.y), strict=True))
     shown = [k for k, pair in enumerate(at) if all(map(math.isfinite, pair))]
-    if line.kind != "marks" and (len(shown) > _FEW or "thin" in line.weight):
+    if line.kind != "marks" and (len(shown) > FEW or "thin" in line.weight):
         return
     places = [(_share(along.place(at[k][0])), _share(1 - up.place(at[k][1]))) for k in shown]
     for order, (k, (x, y)) in enumerate(zip(shown, places, strict=True)):

@@ -1,0 +1,132 @@
+"""A figure in a file and in a report: one chart, of which both drawers show the same data.
+
+The oracle reads a report's drawing back into values, and compares them with the curves on the axes.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+
+from mrsa_jax.plotting._axes import draw
+from mrsa_jax.plotting._chart import Chart
+from mrsa_jax.plotting._names import short
+from mrsa_jax.plotting._study import FIGURES, study_charts
+from mrsa_jax.study._svg import drawn
+
+SCHEMES = ("Random", "Multi-RoundSecAgg (T=3)")
+
+
+def everything(trials: int) -> xr.Dataset:
+    """Return a study that measured all there is to draw; of one trial, or of several."""
+    rng = np.random.default_rng(trials)
+    over = ("scheme", "trial") if trials > 1 else ("scheme",)
+    sizes = {"scheme": 2, "trial": trials, "round": 7, "evaluation": 3, "client": 5,
+             "rounds_done": 4, "lag": 6}  # fmt: skip
+
+    def made(*axes: str, least: float = 0.1) -> tuple[tuple[str, ...], np.ndarray]:
+        values = np.cumsum(rng.uniform(least, 1.0, [sizes[one] for one in axes]), axis=-1)
+        values[..., :1] = np.nan if "round" in axes else values[..., :1]
+        return axes, values
+
+    names = ("strong_privacy", "exposed_clients", "hidden_among_worst", "hidden_among_median",
+             "fairness_gap", "aggregation_cardinality")  # fmt: skip
+    found = {name: made(*over, "round") for name in names}
+    found |= {name: made("scheme", "evaluation") for name in (
+        "accuracy", "loss", "epsilon_mean", "epsilon_worst")}  # fmt: skip
+    found |= {name: made("scheme", "rounds_done") for name in ("bits_median", "bits_worst")}
+    found |= {name: made("scheme") for name in (
+        "expected_cardinality", "update_memory", "update_lasting")}  # fmt: skip
+    found |= {"correlation": made("scheme", "lag", least=-0.5)}
+    found |= {"reconstruction_error": made("scheme", "client")}
+    if trials == 1:  # hidden among and weak T of trials are not in one figure
+        lower = made("scheme", "round")[1]
+        found["weak_lower"] = ("scheme", "round"), lower
+        found["weak_upper"] = ("scheme", "round"), lower + np.array([[0.5], [0.0]])
+        found["guaranteed_privacy"] = ("scheme",), np.array([1, 3])
+    axes = {name: np.arange(size) for name, size in sizes.items() if name != "trial"}
+    return xr.Dataset(found, coords=axes | {"scheme": list(SCHEMES), "evaluation": [2, 4, 6],
+                                            "lag": np.arange(1, 7)})  # fmt: skip
+
+
+def corners(path: str) -> list[np.ndarray]:
+    """Return the corners of a drawn line in the units of its axes, an array for each part of it."""
+    parts: list[list[tuple[float, float]]] = []
+    for kind, rest in re.findall(r"([MHV])([^MHVZ]*)", path):
+        values = [float(text) for text in rest.split()]
+        if kind == "M":
+            parts.append(list(zip(values[::2], values[1::2], strict=True)))
+        else:
+            x, y = parts[-1][-1]
+            parts[-1].append((values[0], y) if kind == "H" else (x, values[0]))
+    return [np.array(part) for part in parts]
+
+
+def value_at(parts: list[np.ndarray], x: float, is_step: bool) -> float:
+    """Return what a drawn line, of six digits, shows at a place; nan where it has a gap."""
+    near = 1e-5 * abs(x)
+    for part in parts:
+        if part[0, 0] - near <= x <= part[-1, 0] + near:
+            if is_step:
+                return float(part[part[:, 0] <= x + near][-1, 1])
+            return float(np.interp(x, part[:, 0], part[:, 1]))
+    return float("nan")
+
+
+def units(values: object, is_log: bool) -> np.ndarray:
+    own = np.asarray(values, float)
+    return np.log10(own) if is_log else own
+
+
+def agree(chart: Chart) -> None:
+    """Check that both drawers show the points, edges and names of each line of a chart."""
+    places = {label: place for place, label in enumerate(chart.series)}
+    figure = ET.fromstring(drawn(chart, places))
+    ax = draw(chart)
+    box = [float(part) for part in str(figure.find(".//svg/svg").get("viewBox")).split()]  # type: ignore[union-attr]
+    groups = iter(figure.findall(".//g[@data-s]"))
+    for line, own in zip(chart.lines, ax.get_lines(), strict=False):
+        full = f"{line.series}, {line.name}".removesuffix(", ")
+        named = short(line.series) + full.removeprefix(line.series)
+        assert str(own.get_label()).removeprefix("_") in (line.series, full, named)
+        x, y = units(own.get_xdata(), chart.is_log_x), units(own.get_ydata(), chart.is_log_y)
+        if line.kind == "marks":
+            circles = figure.findall(f".//circle[@class='s{places[line.series]}']")
+            found = [[float(str(one.get(c)).rstrip("%")) / 100 for c in ("cx", "cy")]
+                     for one in circles]  # fmt: skip
+            shown, wanted = np.array(found) * box[2:] + box[:2], np.column_stack([x, -y])
+            np.testing.assert_allclose(shown, wanted, rtol=2e-3, atol=1e-3 * box[3])
+            continue
+        group = next(groups)
+        assert (group.get("data-s"), group.get("data-n") or "") == (line.series, line.name)
+        paths = {str(path.get("class")): str(path.get("d")) for path in group.findall("path")}
+        parts = corners(paths["None"])
+        read = [value_at(parts, at, line.kind == "step") for at in x]
+        known = np.isfinite(y)
+        np.testing.assert_allclose(np.array(read)[known], y[known], rtol=1e-5, atol=1e-5 * box[3])
+        assert {float(f"{at:.6g}") for at in x[known]} >= {float(part[0, 0]) for part in parts}
+        if line.low is not None:
+            edges = np.concatenate(corners(paths["band"]))[:, 1]
+            ends = units([np.nanmin(line.low), np.nanmax(line.high)], chart.is_log_y)
+            np.testing.assert_allclose([edges.min(), edges.max()], ends, rtol=1e-5)
+    assert next(groups, None) is None
+    assert ax.get_ylabel() == chart.y_label in "".join(figure.itertext())
+    assert ax.get_xlabel() == chart.x_label in "".join(figure.itertext())
+    assert ax.get_label() == figure.findtext("figcaption") == chart.caption
+    texts = [one.get_text() for one in ax.texts]
+    for _, words in chart.rules:
+        assert (words in texts) == (words in "".join(figure.itertext()))
+    plt.close(ax.figure)
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+def test_every_figure_of_a_study(trials: int) -> None:
+    charts = study_charts(everything(trials))
+    assert set(FIGURES) - set(charts) == ({"weak_and_hidden"} if trials > 1 else set())
+    for chart in charts.values():
+        agree(chart)
