@@ -135,6 +135,7 @@ def test_gates_fail_when_unsure() -> None:
         assert "between 2 and 5" in gate.reason
         assert "not proven" in gate.reason
     assert "below 6" in unsure.gate(6).reason
+    assert unsure.gate(4, "strong").reason == "strong T is 3, below 4"
     assert "not decided" in unsure.sentences()[2]
 
 

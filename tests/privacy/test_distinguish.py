@@ -176,6 +176,14 @@ def test_noise_against_the_definition(kind):
             np.testing.assert_allclose(known[i], exact, rtol=1e-7, err_msg=f"{alone} {noise}")
 
 
+def test_the_cap_by_hand():
+    found = mj.privacy.Distinguishability(np.ones(1), shift=3.0, spread=1.5)
+    assert found.cap(5) == 1.0  # (3 / 1.5) / sqrt(4)
+    assert found.cap(1) == math.inf
+    assert found.cap(1, alone=0.5) == 0.5
+    assert found.cap(4, alone=2.0) == 1.0  # 1/4 by the noise, 3/4 by three others
+
+
 def test_one_round_and_blocks_have_closed_forms():
     for size in (2, 3, 12):
         mu = distinguishability(np.ones((1, size), bool), 0.3, 0.2).mu

@@ -89,6 +89,7 @@ def test_rejects_what_is_no_history(history, message):
         ([[2, 2], [3, 5]], [1, 1]),  # weights
         ([[1, -1], [1, 1]], [1, 1]),
         ([[3, 0], [1, 1]], [0, 1]),
+        ([[0, 1], *[[1, 1]] * 4], [1, 0]),  # of more than twice as many rounds as clients
     ],
 )
 def test_known_histories(history, expected):

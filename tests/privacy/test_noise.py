@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax.privacy._hidden import noise_root
 from mrsa_jax.privacy._noise import check_noise, check_spread
 
 
@@ -77,3 +78,8 @@ def test_roots_give_the_covariance_back_in_each_rounds_own_digits():
         gap = np.abs(found @ found.T - covariance)
         assert (gap <= 1e-13 * np.outer(scale, scale)).all()
         assert not found[scale == 0].any()
+
+
+def test_noise_is_measured_in_spreads():
+    root = noise_root([9.0, 0.0], 2.0, np.ones((2, 3), bool))
+    assert root.tolist() == [1.5, 0.0]

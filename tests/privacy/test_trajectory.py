@@ -14,7 +14,9 @@ import row_space_oracle as oracle
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax._prime import PRIMES, fields
 from mrsa_jax.privacy import weak_privacy, weak_privacy_trajectory
+from mrsa_jax.privacy.solver import _bounds
 
 ROUNDS = 24
 SCHEMES = {
@@ -71,6 +73,23 @@ def test_rejects_an_unknown_method(method):
 def test_rejects_an_effort_that_is_no_amount(effort):
     with pytest.raises(mj.ConfigurationError, match=r"`effort` must .*; got"):
         weak_privacy_trajectory([[1, 0]], effort=effort)
+
+
+def test_bounds_by_hand_where_no_small_sets_are_looked_for(monkeypatch):
+    """Three blocks of two, A, B and C: the sums of A and B, of B and C, of B.
+
+    Two sums leave a combination on any two of three blocks, three one on each block.
+    """
+    rows = np.array([[1, 1, 0], [0, 1, 1], [0, 1, 0]], np.uint32)
+    nothing = jnp.int32(_bounds.NEVER), jnp.int32(0)
+    monkeypatch.setattr(_bounds, "_look", lambda *_: nothing)
+    both = np.stack([rows, rows])  # modulo two primes; in the place of a projection as well
+    found = jax.jit(functools.partial(_bounds._one_history, binary=True))(
+        both, rows.astype(np.int32), np.full(3, 2, np.int32), projection=both, of=fields(PRIMES)
+    )
+    assert found.upper.tolist() == [4, 4, 2]
+    assert found.lower.tolist() == [4, 2, 2]
+    assert found.rank.tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("method", ["certified", "bounds"])

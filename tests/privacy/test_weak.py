@@ -74,6 +74,7 @@ def test_worked_cases(history, expected, support):
     assert (found.lower, found.upper) == (expected, expected)
     assert found.certified
     assert support is None or found.support == support
+    assert support is None or found.exposed == (support if expected == 1 else ())
 
 
 def test_the_result_holds_plain_python_values():
