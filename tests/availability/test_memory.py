@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -120,6 +122,28 @@ def test_chains_on_the_same_words() -> None:
     assert not ours[:, 4].any()
 
 
+@functools.cache
+def _some_words() -> tuple[list[jax.Array], np.ndarray]:
+    """Keys of rounds, and the chances that the words of five clients stand for."""
+    keys = [as_key(j) for j in range(24)]
+    words = jax.jit(lambda key: client_words(key, 5))
+    return keys, np.array([words(key) for key in keys]) / 2**32
+
+
+def test_a_chain_follows_its_words() -> None:
+    p, m = np.array([0.1, 0.5, 0.75, 0.0, 1.0]), np.array([3.0, 2.0, 8.0, 5.0, 2.0])
+    leave = np.array([0.1 / 0.9 / 3, 0.5, 3 / 8, 0.0, 1.0])
+    back = np.array([1 / 3, 0.5, 1 / 8, 0.2, 0.0])
+    keys, words = _some_words()
+    model = markov(p, m)
+    state, expected = model.init(keys[0]), words[0] >= p
+    assert (np.asarray(state) == expected).all()
+    for key, own in zip(keys, words, strict=True):
+        online, state = model.sample(key, state)
+        expected = np.where(expected, own >= leave, own < back)
+        assert (np.asarray(online) == expected).all()
+
+
 def test_chains_are_stationary_from_the_first_round() -> None:
     """Binomial counts over trials in rounds 0, 1 and 9, for short and long absences."""
     p = np.array([0.1, 0.3, 0.6, 0.9])
@@ -177,6 +201,22 @@ def test_cycles_on_the_same_words() -> None:
     assert (_online(5, cyclic(rates, phase), 4, 50, 1)[0] == expected).all()
 
 
+def test_a_cycle_follows_its_words() -> None:
+    rates, phase = np.array([0.0, 0.9, 0.4, 1.0]), np.array([0, 1, -1, 6, 2])
+    keys, words = _some_words()
+    model = cyclic(rates, phase)
+    state = model.init(keys[0])
+    for j, (key, own) in enumerate(zip(keys, words, strict=True)):
+        online, state = model.sample(key, state)
+        assert (np.asarray(online) == (own >= rates[(j + phase) % 4])).all()
+
+
+def test_a_day_by_hand() -> None:
+    """p + a cos(2 pi j / 4) is p + a, p, p - a and p again."""
+    chances = np.asarray(diurnal(0.5, 0.25, 4).thresholds) / 2**32
+    np.testing.assert_allclose(chances, [0.75, 0.5, 0.25, 0.5], atol=2**-32)
+
+
 def test_cosine() -> None:
     """Frequencies at each place of the cycle, over trials; away most at the cycle's start."""
     p, a, period, trials = 0.5, 0.4, 5, 20_000
@@ -200,6 +240,15 @@ def test_a_flat_cycle_is_independent() -> None:
 # --- traces -----------------------------------------------------------------------------------
 
 TRACE = np.random.default_rng(0).random((5, 6)) < 0.5
+
+
+@pytest.mark.parametrize("beyond", ["repeat", "absent"])
+def test_a_trace_row_by_row(beyond: Any) -> None:
+    model, key = replay(TRACE, beyond=beyond), as_key(0)
+    state = model.init(key)
+    for j in range(12):
+        row, state = model.sample(key, state)
+        assert (np.asarray(row) == (TRACE[j % 5] & (beyond == "repeat" or j < 5))).all()
 
 
 def test_traces_repeat_or_end() -> None:
