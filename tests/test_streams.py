@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import _streams
+from mrsa_jax import _streams, availability, selection
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax._streams import (
     Stream,
@@ -202,6 +202,32 @@ def test_statistics_see_a_bad_generator() -> None:
 
     with pytest.raises(AssertionError):
         check()
+
+
+def _folded(key: tuple[int, int], *path: int) -> tuple[int, int]:
+    for number in path:  # what `jax.random.fold_in` does
+        key = _reference(key, (0, number), 20)
+    return key
+
+
+def test_rollouts_draw_the_documented_words() -> None:
+    """Who is online by first words, who is chosen by second ones, under the keys of each round."""
+    rate, wanted, first = 0.4, 3, 5
+    found = selection.rollout_trials(
+        7, selection.uniform(6, wanted), availability.independent(rate), 30, 2, first=first
+    )
+    numbers = set()
+    for (trial, j), chosen in np.ndenumerate(np.asarray(found).astype(int) @ 2 ** np.arange(6)):
+        key = _folded((0, 7), first + trial, j)
+        words = [
+            [_reference(_folded(key, stream), (0x636C6900 + word, i), 20)[0] for i in range(6)]
+            for stream, word in ((Stream.AVAILABILITY, 0), (Stream.SELECTION, 1))
+        ]
+        online = [i for i in range(6) if words[0][i] >= rate * 2**32]
+        cohort = sorted(online, key=lambda i: words[1][i])[:wanted]
+        assert chosen == (sum(2**i for i in cohort) if len(online) >= wanted else 0)
+        numbers.add(len(online))
+    assert {2, 3, 4} <= numbers
 
 
 # -- pairs ----------------------------------------------------------------------------------------

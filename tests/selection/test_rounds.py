@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 from typing import Any
@@ -208,17 +209,24 @@ def test_rollouts_learn_what_the_oracle_says(policy: str) -> None:
     assert (alone.participation == rows[0]).all()
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _ByTheKey:
+    """Client i stays where bit i of the key's first word is 1."""
+
+    def sample(self, key: jax.Array, cohort: jax.Array) -> jax.Array:
+        places = jnp.arange(cohort.shape[0], dtype=jnp.uint32)
+        stays = jax.random.key_data(key)[0] >> places & jnp.uint32(1) == 1
+        return jnp.stack([cohort, *[cohort & stays] * 4])
+
+
 def test_losses_of_a_round_are_drawn_by_its_own_key() -> None:
-    selector, online = selection.bernoulli(6, 1.0), availability.independent(0.0)
-    steps, key = availability.independent_steps(0.3), trial_key(as_key(3), 0)
-    played = rollout_rounds(3, selector, online, steps, 3, policy="ignore", blocks=1)
-
-    @jax.jit
-    def drawn() -> Any:
-        keys = [round_key(key, j, Stream.STEPS) for j in range(3)]
-        return jnp.stack([steps.sample(own, jnp.ones(6, jnp.bool_)) for own in keys])
-
-    np.testing.assert_array_equal(played.survivors, drawn())
+    selector, online = selection.bernoulli(8, 1.0), availability.independent(0.0)
+    played = rollout_rounds(3, selector, online, _ByTheKey(), 3, policy="ignore", blocks=1)
+    for j, survivors in enumerate(np.asarray(played.survivors)):
+        key = round_key(trial_key(as_key(3), 0), j, Stream.STEPS)
+        word = int(jax.random.key_data(key)[0])
+        assert survivors[4].tolist() == [word >> i & 1 == 1 for i in range(8)]
 
 
 @pytest.mark.parametrize("separation", [None, 1, 3])

@@ -172,6 +172,22 @@ def test_same_words_same_cohorts(n: int, k: int, rates: object) -> None:
     assert (seen["1 least_used"] != seen["weighted"]).any()
 
 
+def test_a_round_on_the_same_words() -> None:
+    """The least used block by the first words, the others by the second."""
+    selector, key = batch_partitioning(8, 4, 2), as_key(3)
+    choose = _oracle_rows(enumerate_family(8, 4, 2), 2, "least_used")
+    drawn = jax.jit(lambda key: [client_words(key, 8, word) for word in (0, 1)])(key)
+    words = [np.asarray(own) for own in drawn]
+    generator, seen = np.random.default_rng(0), set()
+    for _ in range(40):
+        available, counts = generator.random(8) < 0.8, generator.integers(0, 3, 4).repeat(2)
+        state = SelectorState(jax.device_put(counts.astype(np.int32)))
+        cohort = np.asarray(_select(selector, key, state, jax.device_put(available))[0])
+        assert (cohort == choose(counts, available, *words)).all()
+        seen.add(cohort.tobytes())
+    assert len(seen) > 3
+
+
 def test_bernoulli_on_the_same_words() -> None:
     online = availability.independent(np.resize(RATES, 9))
     available, first, _ = _draws(4, online, 100)
