@@ -105,6 +105,22 @@ def test_misuse(tmp_path: pathlib.Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_the_newest_steps_stay_and_the_newest_that_is_whole_is_read(tmp_path: pathlib.Path) -> None:
+    said: list[str] = []
+    own = mj.federated.checkpoints(tmp_path, keep=2, on_damage=said.append)
+    store = _checkpoint.Store(own, {})
+    for step in (2, 9, 10):
+        store.save(step, {"done": np.int32(step)})
+    assert sorted(os.listdir(tmp_path)) == ["10", "9"]
+    found = store.latest({"done": np.int32(0)})
+    assert found == (10, {"done": 10})
+    (tmp_path / "10" / "state.npz").write_bytes(b"")
+    found = store.latest({"done": np.int32(0)})
+    assert found == (9, {"done": 9})
+    assert said == [f"checkpoint {tmp_path / '10'} is damaged: step 9 is used instead"]
+    assert os.listdir(tmp_path) == ["9"]
+
+
 def test_another_configuration_is_refused_and_both_are_named(tmp_path: pathlib.Path) -> None:
     _train(tmp_path, num_rounds=3, identity="mine")
     saved = sorted(os.listdir(tmp_path))

@@ -162,6 +162,17 @@ def test_model_needs_an_output_for_each_class() -> None:
         mj.federated.client_updates(0, model, _start(model), clients, trainer)
 
 
+def test_a_step_by_hand() -> None:
+    """v <- momentum v + gradient + decay w + proximal (w - w_global); w <- w - rate v."""
+    trainer = mj.federated.local_sgd(
+        _model(), 0.5, batch_size=1, momentum=0.25, weight_decay=0.125, proximal=2.0
+    )
+    values = {"variables": 3.0, "velocity": 8.0, "gradient": 1.0, "start": 2.0}
+    moved, velocity = trainer._moved(**{name: np.float32(own) for name, own in values.items()})
+    assert float(velocity) == 8 / 4 + 1 + 3 / 8 + 2 * (3 - 2)
+    assert float(moved) == 3 - 5.375 / 2
+
+
 def test_one_step_on_one_sample_by_hand() -> None:
     # Logistic regression from zero: every class has probability 1/10.
     model = _model()

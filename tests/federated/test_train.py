@@ -199,12 +199,18 @@ def test_evaluation_is_after_the_rounds_it_names() -> None:
 
 def test_a_failed_round_changes_nothing_and_is_reported() -> None:
     history = _history(4)
-    failing = _train(history, aggregator=_PlainMean(fails_at=(1,)), keep_aggregates=True)
-    without = _train(np.delete(history, 1, axis=0))
+    start = np.zeros(650, np.float32)
+    failing = _train(
+        history, aggregator=_PlainMean(fails_at=(1,)), keep_aggregates=True,
+        initial_parameters=start,
+    )  # fmt: skip
+    without = _train(np.delete(history, 1, axis=0), initial_parameters=start)
     np.testing.assert_allclose(failing.parameters, without.parameters, atol=1e-6)
     assert failing.status[1] == mj.Status.TOO_FEW_SURVIVORS
     assert failing.aggregates is not None
     assert len(failing.aggregates) == 3  # only sums that were learnt
+    # of three updates each; the model moved by their means
+    np.testing.assert_allclose(failing.parameters, failing.aggregates.sum(axis=0) / 3, atol=1e-6)
 
 
 def test_aggregates_are_sums_of_the_updates() -> None:
