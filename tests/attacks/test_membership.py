@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import types
 from typing import Any
 
 import jax
@@ -135,6 +136,46 @@ def test_padded_models_give_nothing_away(method: str) -> None:
     # one AUC of 40 x 40 deviates by at most sqrt((2 * 40 + 1) / (12 * 40 * 40)) = 0.065
     deviation = np.sqrt((2 * SIZE + 1) / (12 * SIZE**2) / len(wins))
     assert abs(np.mean(wins) - 0.5) < stats.norm.isf(5e-7) * deviation
+
+
+def _answered(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """Models whose parameters are their answers: four shadow models of four samples, a target."""
+    monkeypatch.setattr(inner, "true_logits", lambda _, parameters, *__: np.asarray(parameters))
+    known = np.array([[5, 1, 2, 0], [3, 0, 4, 1], [1, 4, 0, 7], [0, 2, 1, 5.0]])
+    is_in = np.array([[1, 0, 1, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0, 0]], bool)
+    pool = types.SimpleNamespace(inputs=np.zeros(4), labels=np.zeros(4, np.int32))
+    shadows = types.SimpleNamespace(parameters=known, is_member=is_in, clients=pool)
+    view = types.SimpleNamespace(
+        model=None, inputs=np.zeros(4, np.float32), labels=np.zeros(4, np.int32)
+    )
+    return view, shadows
+
+
+def test_thresholds_of_given_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cut with the largest difference of the two rates, by trying all."""
+    view, shadows = _answered(monkeypatch)
+    values, members = shadows.parameters, shadows.is_member
+    scores, threshold = inspect.unwrap(inner._by_loss)(view, values[:1], shadows)
+    np.testing.assert_array_equal(scores, values[:1])
+
+    def difference(cut: float) -> float:
+        return float((values[members] >= cut).mean() - (values[~members] >= cut).mean())
+
+    assert difference(threshold) == max(map(difference, values.ravel()))
+
+
+def test_likelihood_ratio_of_given_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, shadows = _answered(monkeypatch)
+    asked = np.array([[4.0, 1.0, 3.0, 2.0]])
+    got, _ = inspect.unwrap(inner._by_likelihood_ratio)(view, asked, shadows)
+    expected = np.zeros(4)
+    for side, sign in ((shadows.is_member, 1), (~shadows.is_member, -1)):
+        own = [shadows.parameters[side[:, i], i] for i in range(4)]
+        means = [values.mean() for values in own]
+        squares = sum(values.var() * len(values) for values in own)
+        deviation = np.sqrt(squares / sum(len(values) - 1 for values in own))
+        expected += sign * stats.norm.logpdf(asked[0], means, deviation)
+    np.testing.assert_allclose(got[0], expected, rtol=1e-12)
 
 
 def test_threshold_by_brute_force() -> None:
