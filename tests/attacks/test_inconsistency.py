@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
+import types
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax.attacks import _inconsistency as inner
 from mrsa_jax.attacks import model_inconsistency, silenced
 
 SHAPE = (8, 8, 1)
@@ -61,6 +64,24 @@ def test_a_silenced_model_learns_its_last_bias_only(model: Any, shape: tuple[int
     update = np.asarray(trainer.update(jax.random.key(0), dead, images, labels, jnp.int32(10)))
     assert not update[is_seen].any()
     assert update[~is_seen].any()
+
+
+def test_only_the_target_is_sent_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients who answer the model with half of it, and the silenced one with zeros."""
+    model, dead = np.array([0.5, -0.25, 0.0], np.float32), np.full(3, 9, np.float32)
+    answers = {model.tobytes(): model / 2, dead.tobytes(): np.zeros(3, np.float32)}
+
+    def updates(_: Any, __: Any, sent: Any, *___: Any) -> Any:
+        return [jax.device_put(answers[np.asarray(sent).tobytes()])]
+
+    monkeypatch.setattr(inner, "client_updates", updates)
+    monkeypatch.setattr(inner, "silenced", lambda *_: (jax.device_put(dead), np.ones(3, bool)))
+    attack = model_inconsistency(MODEL, _trainer(), _quantizer())
+    clients: Any = types.SimpleNamespace(num_clients=20, inputs=np.zeros((1, 2)))
+    got = inspect.unwrap(inner.ModelInconsistency.run)(attack, 5, model, clients, [4, 9, 2], 9)
+    assert got.status == mj.Status.OK
+    np.testing.assert_array_equal(got.true_update, model / 2)
+    np.testing.assert_allclose(got.update, model / 2, atol=3 / 2**16)  # a step for each client
 
 
 def test_the_sum_is_the_targets_update() -> None:

@@ -16,6 +16,7 @@ from scipy import stats
 from mrsa_jax import ConfigurationError
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.graphs import complete, erdos_renyi, harary, is_connected, random_regular
+from mrsa_jax.graphs._random_regular import _switch_pairs
 
 FALSE_FAILURE = 1e-6
 
@@ -177,6 +178,22 @@ def test_random_regular_is_simple_and_regular(n: int, k: int) -> None:
         assert (graph.sum(1) == k).all()
         assert (graph == graph.T).all()
         assert not graph.diagonal().any()
+
+
+def test_a_step_of_switches_keeps_graphs_simple_and_degrees() -> None:
+    """From a cycle of five and one chord, in which hardly any two edges may switch."""
+    ends = np.array([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 2]], np.int32)
+    step = jax.jit(jax.vmap(lambda key: _switch_pairs(key, jax.device_put(ends), 5)))
+    graphs = set()
+    for first, second in np.asarray(step(jax.random.split(as_key(0), 200))):
+        graph = np.zeros((5, 5), int)
+        np.add.at(graph, (first, second), 1)
+        graph += graph.T
+        assert graph.max() == 1
+        assert not graph.diagonal().any()
+        assert graph.sum(axis=1).tolist() == [3, 2, 3, 2, 2]
+        graphs.add(graph.tobytes())
+    assert len(graphs) > 1
 
 
 @pytest.mark.parametrize(("k", "number"), [(3, 70), (2, 70), (4, 15)])

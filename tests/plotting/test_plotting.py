@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
 
 from mrsa_jax import ConfigurationError, plotting
 from mrsa_jax.plotting._study import plot
+from mrsa_jax.plotting._together import interleave
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
 
@@ -82,6 +84,23 @@ def test_trials_become_a_mean_and_a_band() -> None:
     band = ax.collections[0].get_paths()[0].vertices[:, 1]
     np.testing.assert_allclose([band.min(), band.max()], [edges.min(), edges.max()])
     plt.close("all")
+
+
+def test_curves_on_one_another_are_dashed_in_turn() -> None:
+    """At each place of a period, in widths of a line, one of three curves is drawn."""
+    ax = Figure().subplots()
+    lines = [ax.plot([1, 2], [3, 3])[0] for _ in range(3)]
+    drawn: list[tuple[float, tuple[float, float]]] = []
+
+    def plot(*_: object, ls: tuple[float, tuple[float, float]], **__: object) -> None:
+        drawn.append(ls)
+
+    ax.plot = plot  # type: ignore[method-assign,assignment]
+    interleave(ax, lines)
+    assert len(drawn) == 3
+    for place in np.arange(0.5, 24):
+        seen = [(place + start) % (on + off) < on for start, (on, off) in drawn]
+        assert sum(seen) == 1
 
 
 def test_the_reconstruction_figure_has_every_client_in_the_order_of_the_errors() -> None:
