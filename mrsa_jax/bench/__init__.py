@@ -9,7 +9,6 @@ from mrsa_jax.bench._harness import (
     row,
 )
 from mrsa_jax.bench._peers import PEERS, how_to_make, python_of
-from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._run import Report, check_topics, run
 from mrsa_jax.bench._topics import TOPICS, Case
 
@@ -18,7 +17,6 @@ __all__ = [
     "TOPICS",
     "Case",
     "Measurement",
-    "Reading",
     "Report",
     "ResultsDifferError",
     "check_topics",

@@ -19,28 +19,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mrsa_jax._cores import num_cores
-from mrsa_jax._errors import MrsaError
-from mrsa_jax.bench._reading import Reading
 
 
 class ResultsDifferError(AssertionError):
     """Our result and the peer's, or the one that is known to be right, do not agree."""
-
-
-class NotHereError(MrsaError, RuntimeError):
-    """What a case needs is not installed, or does not fit what is.
-
-    Attributes:
-        name: Of what is needed.
-        make: Commands that install it.
-    """
-
-    def __init__(self, name: str, reason: str, make: tuple[str, ...]) -> None:
-        super().__init__(reason)
-        self.name, self.make = name, make
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, str(self), self.make)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +208,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def row(item: Measurement | Reading, where: dict[str, Any], when: str) -> dict[str, Any]:
+def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
     """Return a measurement as one record: its fields, what follows, the machine and the time.
 
     Args:

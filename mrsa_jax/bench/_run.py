@@ -9,14 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.bench._harness import (
     Measurement,
-    NotHereError,
     ResultsDifferError,
     machine,
     now,
     row,
 )
 from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
-from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._topics import TOPICS, Case, cases_of
 
 
@@ -33,13 +31,12 @@ class Watch(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A case that was not measured because something was wrong, or counts beyond a bound.
+    """A case that was not measured because something was wrong.
 
     Attributes:
         benchmark: Its topic.
         case: Its name.
-        reason: The difference between two results, a peer's last words, or what is more than a
-            bound allows.
+        reason: The difference between two results, or a peer's last words.
     """
 
     benchmark: str
@@ -67,16 +64,14 @@ class Report:
     """What a run found.
 
     Attributes:
-        measurements: One for each case that was measured or counted.
-        failures: One for each case that was not, because a result was wrong or a peer broke down,
-            and one for each count that is beyond its bound.
-        left_out: System in an environment of its own that has none here, or platform that
-            nothing here compiles for -> the cases left out.
+        measurements: One for each case that was measured.
+        failures: One for each case that was not, because a result was wrong or a peer broke down.
+        left_out: System in an environment of its own that has none here -> the cases left out.
         machine: Where it ran.
         time: When it began.
     """
 
-    measurements: tuple[Measurement | Reading, ...]
+    measurements: tuple[Measurement, ...]
     failures: tuple[Failure, ...]
     left_out: dict[str, LeftOut]
     machine: dict[str, Any]
@@ -159,27 +154,22 @@ def run(
 
 @dataclasses.dataclass
 class _Found:
-    measurements: list[Measurement | Reading]
+    measurements: list[Measurement]
     failures: list[Failure]
     left_out: dict[str, LeftOut]
 
-    def leave_out(self, name: str, why: str, make: tuple[str, ...], case: str) -> None:
-        before = self.left_out.get(name, LeftOut(why, make))
+    def leave_out(self, name: str, case: str) -> None:
+        before = self.left_out.get(name, LeftOut(f"beside {PEERS[name][0]}", how_to_make(name)))
         self.left_out[name] = dataclasses.replace(before, cases=(*before.cases, case))
 
 
 def _measure(topic: str, case: Case, found: _Found) -> None:
     if case.needs is not None and python_of(case.needs) is None:
-        beside = f"beside {PEERS[case.needs][0]}"
-        found.leave_out(case.needs, beside, how_to_make(case.needs), case.name)
+        found.leave_out(case.needs, case.name)
         return
     try:
         item = case.measure(case.name)
-    except NotHereError as error:
-        found.leave_out(error.name, f"compiled for {error.name}: {error}", error.make, case.name)
     except (ResultsDifferError, PeerError) as error:
         found.failures.append(Failure(topic, case.name, str(error).strip()))
     else:
         found.measurements.append(item)
-        excesses = item.excesses() if isinstance(item, Reading) else ()
-        found.failures += [Failure(topic, case.name, words) for words in excesses]

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mrsa_jax.bench._harness import Measurement
-from mrsa_jax.bench._reading import Reading
 
 
 class Case(NamedTuple):
@@ -24,7 +23,7 @@ class Case(NamedTuple):
     """
 
     name: str
-    measure: Callable[[str], Measurement | Reading]
+    measure: Callable[[str], Measurement]
     needs: str | None = None
 
 
@@ -107,10 +106,6 @@ TOPICS: dict[str, Topic] = {
         "gradient inversion, restarts, least squares from file to file",
         "one restart after another; NumPy's pseudo-inverse",
         ("breaching",),
-    ),
-    "accelerators": Topic(
-        "hot paths compiled for GPUs and TPUs, launches and bytes; run where one is",
-        "bounds, and the limits of the device",
     ),
 }
 

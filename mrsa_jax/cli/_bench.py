@@ -25,7 +25,7 @@ from mrsa_jax.cli._console import (
 )
 
 if TYPE_CHECKING:
-    from mrsa_jax.bench import Measurement, Reading, Report
+    from mrsa_jax.bench import Measurement, Report
 
 _WIDTH = 170  # of tables where there is no terminal
 _TOPICS = tyro.conf.arg(metavar="[TOPIC ...]")
@@ -140,15 +140,9 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
 
 
 def _print_tables(report: Report, seconds: float) -> None:
-    from mrsa_jax.bench import Reading
-
-    readings = [item for item in report.measurements if isinstance(item, Reading)]
-    rest = [item for item in report.measurements if not isinstance(item, Reading)]
-    if rest:
+    if report.measurements:
         headings = ("Topic", "Case", "Rate", "Ratio", "Aim", "Beside")
-        _table(headings, [_cells(item) for item in rest])
-    if readings:
-        _table(_READ, [_reading_cells(item) for item in readings])
+        _table(headings, [_cells(item) for item in report.measurements])
     where = report.machine
     print_words(
         output_console(_WIDTH),
@@ -177,35 +171,7 @@ def _cells(item: Measurement) -> tuple[Any, ...]:
     return (*words, ratio, aim, item.peer or "")
 
 
-_READ = (
-    "Device", "Program", "Form", "Launches", "bound", "Moved / least", "bound ", "GB",
-    "Open loops", "Seconds", "Of the limits",
-)  # fmt: skip
-_NUMBERS = {"Rate", "Ratio", "Aim", *_READ[3:10]}
-
-
-def _reading_cells(item: Reading) -> tuple[Any, ...]:
-    """Return a row of counts; what is beyond its bound is red."""
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in item.shares.items())
-    return (
-        item.device,
-        item.case.split(": ", 1)[-1].removesuffix(f", {item.form}"),
-        item.form or "best",
-        _bounded(f"{item.launches:,}", item.launches, item.most_launches),
-        "" if item.most_launches is None else f"{item.most_launches:,}",
-        _bounded(f"{item.moved:,.2f}", item.moved, item.most_moved),
-        "" if item.most_moved is None else f"{item.most_moved:g}",
-        f"{item.moved_bytes / 1e9:,.3f}",
-        _bounded(f"{item.unknown_loops}", item.unknown_loops, item.most_unknown_loops),
-        "" if item.seconds_min is None else f"{item.seconds_min:.3g}",
-        shares,
-    )
-
-
-def _bounded(words: str, value: float | int, most: float | int | None) -> Any:
-    if most is None:
-        return words
-    return coloured(words, "green" if value <= most else "red")
+_NUMBERS = {"Rate", "Ratio", "Aim"}
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:

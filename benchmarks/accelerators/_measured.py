@@ -1,9 +1,4 @@
-"""The hot paths compiled for accelerators, counted against their bounds, and run where one is.
-
-Without an accelerator: launches, bytes and loops of each path's programs for an H100, an H200 and
-a TPU v5e, if what compiles for them is installed. On a machine that has one the programs run
-there too, and their times stand beside its limits.
-"""
+"""The hot paths: compiled for accelerators and counted, or run on the device of this machine."""
 
 from __future__ import annotations
 
@@ -16,44 +11,58 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.accelerators._compile_for import (
+    LIMITS,
+    TARGETS,
+    NotHereError,
+    check_installed,
+    compiled,
+    target,
+)
+from benchmarks.accelerators._hlo import Counts, counts_of
+from benchmarks.accelerators._hot_paths import HOT_PATHS, Bound, Work
+from benchmarks.accelerators._reading import Reading
 from mrsa_jax import _device
 from mrsa_jax._arrays import on_device
-from mrsa_jax.bench._compile_for import LIMITS, TARGETS, check_installed, compiled, target
-from mrsa_jax.bench._harness import NotHereError
-from mrsa_jax.bench._hlo import Counts, counts_of
-from mrsa_jax.bench._hot_paths import HOT_PATHS, Bound, Work
-from mrsa_jax.bench._reading import Reading
-from mrsa_jax.bench._topics import Case
 
 _REPEATS = 10
 _TPU_SECONDS = 100  # of computing, for each program: some are not compiled in ten minutes
 
 
-def cases(quick: bool) -> list[Case]:
-    """Return each path for each target and form, then those that run here.
+class Case(NamedTuple):
+    """One reading to be taken: its name, and what takes the name and reads."""
 
-    Where there is no accelerator nothing runs but at the small sizes, and these have no bounds. An
-    H200 runs an H100's programs in other chunks: at small sizes the same.
+    name: str
+    read: Callable[[str], Reading]
+
+
+def cases(*, quick: bool, here: bool) -> list[Case]:
+    """Return the paths that run here, or each path for each target and form.
+
+    An H200 runs an H100's programs in other chunks: at small sizes the same.
+
+    Args:
+        quick: Small sizes; they have no bounds.
+        here: Whether to run on the device of this machine.
     """
-    found = [
+    if here:
+        return [
+            Case(f"here: {_named(path, quick)}", functools.partial(read_run, path, quick=quick))
+            for path in HOT_PATHS
+        ]
+    return [
         Case(f"{name}: {_named(path, quick)}, {form}", _reader(name, path, form, quick))
         for name in TARGETS
         if not (quick and name == "H200")
         for path in HOT_PATHS
         for form in forms_on(name, path)
     ]
-    if quick or _device.platform() != "cpu":
-        found += [
-            Case(f"here: {_named(path, quick)}", functools.partial(read_run, path, quick=quick))
-            for path in HOT_PATHS
-        ]
-    return found
 
 
 def _reader(name: str, path: str, form: _device.Form, quick: bool) -> Callable[[str], Reading]:

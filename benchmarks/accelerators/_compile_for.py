@@ -19,10 +19,26 @@ from jax.experimental import topologies
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import SingleDeviceSharding
 
+from benchmarks.accelerators._hlo import Counts, counts_of
 from mrsa_jax import _device
-from mrsa_jax._errors import nearest, require
-from mrsa_jax.bench._harness import NotHereError, version_of
-from mrsa_jax.bench._hlo import Counts, counts_of
+from mrsa_jax._errors import MrsaError, nearest, require
+from mrsa_jax.bench._harness import version_of
+
+
+class NotHereError(MrsaError, RuntimeError):
+    """What a case needs is not installed, or does not fit what is.
+
+    Attributes:
+        name: Of what is needed.
+        make: Commands that install it.
+    """
+
+    def __init__(self, name: str, reason: str, make: tuple[str, ...]) -> None:
+        super().__init__(reason)
+        self.name, self.make = name, make
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, str(self), self.make)
 
 
 @dataclasses.dataclass(frozen=True)

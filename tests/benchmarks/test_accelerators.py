@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import json
+import os
+import pathlib
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import jax
@@ -13,9 +18,12 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, bench
-from mrsa_jax.bench import _accelerators, _compile_for, _hlo, _hot_paths
-from mrsa_jax.cli import main
+from benchmarks.accelerators import _compile_for, _hlo, _hot_paths, _measured
+from benchmarks.accelerators.__main__ import main
+from benchmarks.accelerators._reading import Reading
+from mrsa_jax import ConfigurationError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Two nested loops of 5 and 3 rounds; a loop that ends when the data say so; a conditional; a call
 # back to the host; a fusion that reads a slice of its operand.
@@ -171,8 +179,8 @@ def test_what_is_missing_is_told_by_another_process_too() -> None:
 # ---- the topic
 
 
-def _reading(**changes: object) -> bench.Reading:
-    plain = bench.Reading(
+def _reading(**changes: object) -> Reading:
+    plain = Reading(
         "accelerators", "H100: sums, 3 x 3, xla", "H100", "sums", "xla", "sums", 6.0, 1.0,
         40, 300, 100, 0, 0, 0, (5, 7, 16), 40, 3.0, 0,
     )  # fmt: skip
@@ -194,7 +202,7 @@ def test_arguments_are_filled() -> None:
     struct = jax.ShapeDtypeStruct
     given = (struct((4, 4), jnp.uint32), struct((3,), jnp.float32), struct((9,), jnp.bool_),
              struct((5,), jnp.int32), jnp.arange(3), jax.random.key(0))  # fmt: skip
-    found = _accelerators.filled(given)
+    found = _measured.filled(given)
     assert [leaf.dtype for leaf in found[:4]] == [leaf.dtype for leaf in given[:4]]
     assert [leaf.shape for leaf in found[:4]] == [leaf.shape for leaf in given[:4]]
     assert found[4] is given[4]
@@ -218,46 +226,81 @@ def one_path(monkeypatch: pytest.MonkeyPatch) -> None:
         return _hot_paths.Work([call], size, int32=float(size))
 
     row = _hot_paths.HotPath("sums", "1,000", "sums", build, {"xla": _hot_paths.Bound(1)})
-    monkeypatch.setattr(_accelerators, "HOT_PATHS", {"sums": row})
+    monkeypatch.setattr(_measured, "HOT_PATHS", {"sums": row})
 
 
-@pytest.mark.usefixtures("one_path", "installed")
-def test_the_topic_where_nothing_compiles(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "accelerators", "--quick", "--json"]) == 0
-    report = capsys.readouterr().out
-    assert '"case": "here: sums, small"' in report
-    assert '"why": "compiled for tpu: libtpu not installed"' in report
-    assert main(["bench", "accelerators", "--quick"]) == 0
+@pytest.fixture
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take back the platform that the command sets."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+
+
+@pytest.mark.usefixtures("one_path", "installed", "own_environment")
+def test_the_command_where_nothing_compiles(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick"]) == 0
     captured = capsys.readouterr()
-    assert "sums, small" in captured.out
-    assert "Launches" in captured.out
-    assert "left out: 1 case compiled for cuda" in " ".join(captured.err.split())
+    assert captured.out == ""
+    assert "left out: 1 case compiled for tpu: libtpu not installed" in captured.err
+    assert "left out: 1 case compiled for cuda" in captured.err
+    assert main(["--quick", "--here", "--json"]) == 0
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (row["case"], row["benchmark"]) == ("here: sums, small", "accelerators")
+    assert main(["--quick", "--here"]) == 0
+    printed = capsys.readouterr().out
+    assert "sums, small" in printed
+    assert "Launches" in printed
+
+
+@pytest.mark.usefixtures("one_path", "own_environment")
+def test_what_is_beyond_its_bound_is_told_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = _measured.Case("H100: sums", lambda name: _reading(case=name, launches=41))
+    monkeypatch.setattr(_measured, "cases", lambda **_: [case])
+    assert main([]) == 1
+    assert "wrong: H100: sums: 41 launches, at most 40 are allowed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--here"], ["--record", "--quick"]])
+def test_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert "error: --" in capsys.readouterr().err
+
+
+def test_the_command_needs_no_driver() -> None:
+    """It compiles on a CPU, whatever platform the environment asks for."""
+    code = (
+        "from benchmarks.accelerators import __main__\n"
+        "__main__._read = lambda own: 0\n"
+        "assert __main__.main([]) == 0\n"
+        "import jax\n"
+        "assert jax.default_backend() == 'cpu'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"JAX_PLATFORMS": "cuda"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.usefixtures("one_path")
 def test_times_stand_beside_the_limits_where_they_are_known() -> None:
-    here = _accelerators.read_run("sums", "here", quick=True, repeats=2)
+    here = _measured.read_run("sums", "here", quick=True, repeats=2)
     assert here.shares == {}  # of a CPU no limits are known
     assert here.seconds_min is not None
     assert here.rate == 10 / here.seconds_min
-    work = _accelerators.HOT_PATHS["sums"].build(True)
+    work = _measured.HOT_PATHS["sums"].build(True)
     seconds = 1e-3
     there = dataclasses.replace(
         here, device="NVIDIA H100 80GB HBM3", launches=4, moved_bytes=335 * 10**6
     )
-    found = _accelerators._timed(there, work, [2e-3, seconds])
+    found = _measured._timed(there, work, [2e-3, seconds])
     assert found.seconds_median == 1.5e-3
     np.testing.assert_allclose(found.shares["memory"], 0.1)
     np.testing.assert_allclose(found.shares["launches"], 0.01)
     np.testing.assert_allclose(found.shares["int32"], 10 / seconds / 14.8e12, rtol=1e-2)
     assert "matrix" not in found.shares
-
-
-def test_help_says_that_the_topic_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "accelerators", "--help"]) == 0
-    assert "--list" in capsys.readouterr().out
-    assert main(["bench", "accelerators", "--list"]) == 0
-    assert "launches and bytes" in " ".join(capsys.readouterr().out.split())
 
 
 # ---- the bounds; what they need is mostly not installed
@@ -291,7 +334,7 @@ def shapes_for_arrays() -> Iterator[None]:
     [(path, form) for path, row in _hot_paths.HOT_PATHS.items() for form in row.bounds],
 )
 def test_counts_stay_below_their_bounds_on_an_h100(path: str, form: str) -> None:
-    found = _accelerators.read_compiled("H100", path, form, "case")  # type: ignore[arg-type]
+    found = _measured.read_compiled("H100", path, form, "case")  # type: ignore[arg-type]
     assert found.excesses() == ()
 
 
@@ -300,8 +343,8 @@ def test_counts_stay_below_their_bounds_on_an_h100(path: str, form: str) -> None
 @pytest.mark.usefixtures("shapes_for_arrays")
 @pytest.mark.parametrize("path", _hot_paths.HOT_PATHS)
 def test_every_path_compiles_for_a_tpu(path: str) -> None:
-    for form in _accelerators.forms_on("TPU v5e", path):
-        found = _accelerators.read_compiled("TPU v5e", path, form, "case", quick=True)
+    for form in _measured.forms_on("TPU v5e", path):
+        found = _measured.read_compiled("TPU v5e", path, form, "case", quick=True)
         assert found.launches > 0
         assert found.host_calls == 0
 
@@ -310,4 +353,4 @@ def test_every_path_compiles_for_a_tpu(path: str) -> None:
 @_TPU
 def test_a_compiler_that_computes_for_too_long_is_ended() -> None:
     with pytest.raises(_compile_for.NotHereError, match="ended, after 1 seconds of computing"):
-        _accelerators.read_within(1, "TPU v5e", "ranks", "xla", "case")
+        _measured.read_within(1, "TPU v5e", "ranks", "xla", "case")

@@ -1,0 +1,117 @@
+"""Hot paths on accelerators: launches, bytes and loops against their bounds, and times.
+
+In the repository's root, `python -m benchmarks.accelerators` compiles the hot paths for an H100, an
+H200 and a TPU v5e, none of which need be there, and counts what the programs would do. With
+`--here` they run on the accelerator of this machine, and their times stand beside its limits.
+The exit status is 1 where a count is beyond its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from mrsa_jax.cli._console import coloured, print_table
+
+_RESULTS = pathlib.Path(__file__).parents[1] / "results" / "accelerators.jsonl"
+_WIDTH = 170  # where there is no terminal
+_READ = (
+    "Device", "Program", "Form", "Launches", "bound", "Moved / least", "bound ", "GB",
+    "Open loops", "Seconds", "Of the limits",
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read all cases and return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accelerators",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="Small sizes, which have no bounds.")
+    parser.add_argument("--here", action="store_true", help="Run on this machine's accelerator.")
+    parser.add_argument("--json", action="store_true", help="Print the records as JSON lines.")
+    parser.add_argument("--record", action="store_true", help=f"Append them to {_RESULTS.name}.")
+    own = parser.parse_args(arguments)
+    if own.record and own.quick:
+        parser.error("--record must not be used with --quick")
+    if not own.here:
+        # without a driver the plugin that compiles cannot start as the platform that runs
+        os.environ["JAX_PLATFORMS"] = "cpu"
+    if own.here and not own.quick and _is_cpu():
+        parser.error("--here at full size needs an accelerator: add --quick")
+    return _read(own)
+
+
+def _is_cpu() -> bool:
+    from mrsa_jax._device import platform  # imports JAX
+
+    return platform() == "cpu"
+
+
+def _read(own: argparse.Namespace) -> int:
+    """Read all cases, print and keep them, and return the exit status."""
+    from benchmarks.accelerators import _measured
+    from mrsa_jax import bench
+    from mrsa_jax.bench._harness import now
+
+    taken = {"machine": bench.machine(), "time": now()}
+    readings: list[Any] = []
+    left_out: dict[str, tuple[list[str], Any]] = {}
+    for case in _measured.cases(quick=own.quick, here=own.here):
+        try:
+            readings.append(case.read(case.name))
+        except _measured.NotHereError as error:
+            names, _ = left_out.setdefault(error.name, ([], error))
+            names.append(case.name)
+        else:
+            print(case.name, file=sys.stderr, flush=True)
+    rows = [dataclasses.asdict(item) | item.derived() | taken for item in readings]
+    if own.json:
+        print(*map(json.dumps, rows), sep="\n")
+    elif readings:
+        left = [i for i, name in enumerate(_READ) if name not in _READ[3:10]]
+        print_table(_READ, [_cells(item) for item in readings], left=left, width=_WIDTH)
+    if own.record:
+        bench.record(rows, _RESULTS)
+    for name, (cases, why) in left_out.items():
+        count = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
+        print(f"left out: {count} compiled for {name}: {why}; to make it:", file=sys.stderr)
+        print(*(f"    {command}" for command in why.make), sep="\n", file=sys.stderr)
+    wrong = [f"wrong: {item.case}: {words}" for item in readings for words in item.excesses()]
+    print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _cells(item: Any) -> tuple[Any, ...]:
+    """Return a row of counts; what is beyond its bound is red."""
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in item.shares.items())
+    return (
+        item.device,
+        item.case.split(": ", 1)[-1].removesuffix(f", {item.form}"),
+        item.form or "best",
+        _bounded(f"{item.launches:,}", item.launches, item.most_launches),
+        "" if item.most_launches is None else f"{item.most_launches:,}",
+        _bounded(f"{item.moved:,.2f}", item.moved, item.most_moved),
+        "" if item.most_moved is None else f"{item.most_moved:g}",
+        f"{item.moved_bytes / 1e9:,.3f}",
+        _bounded(f"{item.unknown_loops}", item.unknown_loops, item.most_unknown_loops),
+        "" if item.seconds_min is None else f"{item.seconds_min:.3g}",
+        shares,
+    )
+
+
+def _bounded(words: str, value: float, most: float | None) -> Any:
+    if most is None:
+        return words
+    return coloured(words, "green" if value <= most else "red")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
