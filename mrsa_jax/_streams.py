@@ -251,10 +251,15 @@ def block_words(
     """
     count = math.prod(shape)
     require(count < 2**32, "shape", "must have fewer than 2**32 entries", shape)
-    index = jax.lax.iota(jnp.uint32, count)
-    stream = jnp.full((count,), _BLOCKS + block, jnp.uint32)
-    x, y = _threefry_2x32(key_words(key), (stream, index))
+    x, y = entry_words(key, jax.lax.iota(jnp.uint32, count), block)
     return x.reshape(shape), y.reshape(shape)
+
+
+def entry_words(
+    key: Key[Array, ""], index: UInt32[Array, "*entries"], block: int = 0
+) -> tuple[UInt32[Array, "*entries"], UInt32[Array, "*entries"]]:
+    """Return the words of `block_words` for some entries alone, by their index."""
+    return _threefry_2x32(key_words(key), (jnp.full_like(index, _BLOCKS + block), index))
 
 
 def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:

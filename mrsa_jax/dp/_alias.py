@@ -18,7 +18,7 @@ from jaxtyping import Array, Int32, Key, UInt32
 
 from mrsa_jax._arrays import on_device
 from mrsa_jax._html import brief
-from mrsa_jax._streams import block_words, fold
+from mrsa_jax._streams import block_words, entry_words
 
 CUT_BITS = 128
 """Bits of a column's cut."""
@@ -83,27 +83,28 @@ def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int3
     """Return independent draws: entry i depends on the key and on i alone.
 
     A first pass decides by 32 bits of the cut and marks the draws that these leave open, one in
-    2**32; a second, which seldom runs, decides them by the other 96.
+    2**32; a loop, which seldom runs, decides them one after another by the other 96.
 
     Args:
         table: The law.
         key: One key.
         shape: Of the draws.
     """
-    first = _draws(table, block_words(key, shape), None)
+    first = _draws(table, block_words(key, shape), None).ravel()
+    if not first.size:
+        return first.reshape(shape)
 
     def decide(state: Any) -> Any:
-        key, _, draws = state
-        further = [block_words(key, shape, block)[0] for block in (1, 2, 3)]
-        decided = _draws(table, block_words(key, shape), further)
-        decided = jnp.where(draws == _OPEN, decided, draws)
-        return fold(key, 0), jnp.any(decided == _OPEN), decided
+        _, draws = state
+        place = jax.lax.argmax(draws == _OPEN, 0, jnp.uint32)
+        words, *further = (entry_words(key, place, block) for block in range(4))
+        decided = _draws(table, words, [each for each, _ in further])
+        draws = draws.at[place].set(decided)
+        return jnp.any(draws == _OPEN), draws
 
-    # The key is a part of the state, and changes, so that no words depend on what stays the same:
-    # XLA would draw those before the loop, each time. Whether any draw is open is asked outside
-    # the condition, where all cores take part.
-    state = key, jnp.any(first == _OPEN), first
-    return jax.lax.while_loop(lambda state: state[1], decide, state)[2]
+    # Whether any draw is open is asked outside the condition, where all cores take part.
+    state = jnp.any(first == _OPEN), first
+    return jax.lax.while_loop(lambda state: state[0], decide, state)[1].reshape(shape)
 
 
 def _draws(
