@@ -27,7 +27,7 @@ from mrsa_jax.data._idx import read_idx
 from mrsa_jax.privacy import Recipe, read_log
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, load_config
 from mrsa_jax.study._run_folder import read_part as read_results
-from mrsa_jax.study.attack._sums import read_array
+from mrsa_jax.study.attack._scene import read_array
 from mrsa_jax.study.sweeps import load_sweep
 
 MEMORY_BYTES = 2**20  # that a history may take

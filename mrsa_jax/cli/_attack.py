@@ -13,24 +13,17 @@ import tyro
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.cli._console import error_console, output_console, print_sentences, print_table
 from mrsa_jax.cli._run import INTERRUPTED, run_kind, words_of
-from mrsa_jax.study import KINDS, load_config
+from mrsa_jax.study import load_config
+from mrsa_jax.study._kinds import attacks
 
 _MOST_ROWS = 48  # of the detailed table that are printed
-_CONFIGS = {name.partition(" ")[2]: kind.config for name, kind in KINDS.items() if " " in name}
 
 
 @dataclasses.dataclass(frozen=True)
 class AttackCommand:
     """Attack what secure aggregation leaves to see: sums, models, uploads; and score it.
 
-      mrsa-jax attack least-squares            each client's update, from the sums of many rounds
-      mrsa-jax attack distinguish              whether a client's updates were shifted
-      mrsa-jax attack canaries                 whether noise in the ring hides as its ledger says
-      mrsa-jax attack disaggregation           who was in each sum, from how often each took part
-      mrsa-jax attack gradients                images, from one update or a sum of several
-      mrsa-jax attack model-inversion          a typical image of each class, from a model
-      mrsa-jax attack membership               whether a sample was among those trained on
-      mrsa-jax attack inconsistency            a server that breaks the protocol, and the defence
+      {attacks}
 
     Each says by `mrsa-jax attack NAME --help` what it takes. Scores are printed and saved in --out.
     Exit status: 0 done, 2 misuse, 130 interrupted (what was finished by then is saved).
@@ -49,21 +42,24 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
     Raises:
         ConfigurationError: If they name no attack and do not ask for help.
     """
-    name = words[0] if words else ""
-    if name not in _CONFIGS and (not name.startswith("-") or path is not None):
-        known = ", ".join(_CONFIGS)
+    name, known = words[0] if words else "", attacks()
+    if name not in known and (not name.startswith("-") or path is not None):
         if not words or name.startswith("-"):
-            raise ConfigurationError(f"`attack` must be followed by the name of one: {known}")
-        hint = nearest(name, _CONFIGS)
+            names = ", ".join(known)
+            raise ConfigurationError(f"`attack` must be followed by the name of one: {names}")
+        hint = nearest(name, known)
         raise ConfigurationError(f"`attack` must be a known attack; got {name!r}; {hint}")
     union: Any = None
-    for one, config in _CONFIGS.items():
-        mark = tyro.conf.subcommand(one, description=words_of(config, in_full=one == name))
-        member: Any = Annotated[config, mark]
+    for one, row in known.items():
+        mark = tyro.conf.subcommand(one, description=words_of(row.settings, in_full=one == name))
+        member: Any = Annotated[row.settings, mark]
         union = member if union is None else union | member
     fields: Any = [("attack", union, dataclasses.field(default=tyro.MISSING))]
-    cls = dataclasses.make_dataclass("AttackCommand", fields, bases=(AttackCommand,), frozen=True)
-    loaded: list[Any] = [] if path is None else [load_config(_CONFIGS[name], path)]
+    lines = (f"mrsa-jax attack {row.name:24} {row.does}" for row in known.values())
+    told = (AttackCommand.__doc__ or "").format(attacks="\n      ".join(lines))
+    cls = dataclasses.make_dataclass("AttackCommand", fields, bases=(AttackCommand,), frozen=True,
+                                     namespace={"__doc__": told})  # fmt: skip
+    loaded: list[Any] = [] if path is None else [load_config(known[name].settings, path)]
     return cls(*loaded)
 
 

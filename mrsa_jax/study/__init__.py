@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 
 from mrsa_jax._late import late_names
 from mrsa_jax.study._advise_config import AdviseConfig
-from mrsa_jax.study._attack_config import (
+from mrsa_jax.study._attack_rows import SumsOfRounds
+from mrsa_jax.study._attacks_on_models import (
+    GradientsConfig,
+    InconsistencyConfig,
+    MembershipConfig,
+    ModelInversionConfig,
+)
+from mrsa_jax.study._attacks_on_sums import (
     CanariesConfig,
     DisaggregationConfig,
     DistinguishConfig,
-    GradientsConfig,
-    InconsistencyConfig,
     LeastSquaresConfig,
-    MembershipConfig,
-    ModelInversionConfig,
 )
 from mrsa_jax.study._audit_config import AuditConfig
 from mrsa_jax.study._config import (
@@ -36,7 +39,7 @@ from mrsa_jax.study._config import (
     config_hash,
     parse_scheme,
 )
-from mrsa_jax.study._kinds import KINDS, validate
+from mrsa_jax.study._kinds import KINDS, register_attack, validate
 from mrsa_jax.study._load import load_config, to_dict, to_toml
 from mrsa_jax.study._secagg_config import SecaggConfig
 
@@ -74,6 +77,7 @@ __all__ = [
     "SecaggConfig",
     "SegmentConfig",
     "SimulateConfig",
+    "SumsOfRounds",
     "TrainConfig",
     "TrainingConfig",
     "advise",
@@ -85,6 +89,7 @@ __all__ = [
     "load_config",
     "open_study",
     "parse_scheme",
+    "register_attack",
     "report",
     "run",
     "run_and_save",

@@ -16,7 +16,8 @@ from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import _registry as graphs
 from mrsa_jax.selection import _registry as schemes
-from mrsa_jax.study._config import to_dict
+from mrsa_jax.study._config import command_of, to_dict
+from mrsa_jax.study._kinds import attacks
 from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
 _Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
@@ -43,17 +44,8 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "secagg_plus": (_PROTOCOL, ("bell2020secure", *_SECAGG)),
     "ccesa": (_PROTOCOL, ("choi2020communication", *_SECAGG)),
     "heterosag": ("segments and unequal quantizers", ("elkordy2022heterosag", *_SECAGG)),
-    # attacks
-    "least-squares": ("attack on sums", (_MULTIROUND,)),
-    "distinguish": ("attack on sums", ("dong2022gaussian",)),
-    "canaries": ("audit of differential privacy", ("andrew2024one", "nasr2023tight")),
     "skellam": ("noise in the ring", ("agarwal2021skellam",)),
     "discrete_gaussian": ("noise in the ring", ("kairouz2021distributed",)),
-    "disaggregation": ("attack on sums", ("lam2021gradient",)),
-    "gradients": ("attack on updates", ("geiping2020inverting", "zhu2019deep")),
-    "model-inversion": ("attack on models", ("fredrikson2015model",)),
-    "membership": ("attack on models", ("carlini2022membership",)),
-    "inconsistency": ("attack by a server that sends different models", ("pasquini2022eluding",)),
     # data sets
     "mnist_5k": (_DATA, ("lecun1998gradient", "raschka2018mlxtend")),
     "mnist": (_DATA, ("lecun1998gradient",)),
@@ -122,26 +114,19 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "GeometricMedian": ("robust rule", ("pillutla2022robust",)),
     "Krum": ("robust rule", ("blanchard2017machine",)),
     "LocalSGD": ("federated averaging", ("mcmahan2017communication",)),
-    "LeastSquares": _NAMES["least-squares"],
-    "Disaggregation": _NAMES["disaggregation"],
-    "Canaries": _NAMES["canaries"],
-    "Distinguish": _NAMES["distinguish"],
     "Ledger": ("account of differential privacy", ("choquette2023multi", "dong2022gaussian")),
-    "Distinguishability": _NAMES["distinguish"],
     "GradientInversion": ("gradient inversion", ("geiping2020inverting", "zhu2019deep",
                                                  "zhao2020idlg")),
-    "ModelInversion": _NAMES["model-inversion"],
+    "Distinguishability": ("attack on sums", ("dong2022gaussian",)),
+    "ModelInconsistency": ("attack by a server that sends different models",
+                           ("pasquini2022eluding",)),
     "DenseRecovery": ("inputs of a dense layer", ("geiping2020inverting", "boenisch2023curious")),
     "Membership": ("membership inference", ()),  # by its method
-    "ModelInconsistency": _NAMES["inconsistency"],
     "WeakPrivacy": ("multi-round privacy", (_MULTIROUND,)),
     "Audit": ("multi-round privacy", (_MULTIROUND,)),
     "AggregateResult": (_PROTOCOL, _SECAGG),
 }  # fmt: skip
 """Papers of a scheme that is a value, by its class."""
-
-_ATTACKS = ("least-squares", "distinguish", "canaries", "disaggregation", "gradients",
-            "model-inversion", "membership", "inconsistency")  # fmt: skip
 
 _STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit",
             "advise")  # fmt: skip
@@ -233,15 +218,25 @@ def _of(spec: Any) -> Iterator[_Found]:
 
 def _of_text(text: str) -> Iterator[_Found]:
     name, *rest = text.split(":")
-    known = [(what, rows[name]) for what, rows in _ROWS.values() if name in rows]
-    if not known and text not in _NAMES:
-        hint = nearest(text, [*(name for _, rows in _ROWS.values() for name in rows), *_NAMES])
+    known, row = _registered(), None
+    if name not in known and text not in _NAMES:
+        hint = nearest(text, [*known, *_NAMES])
         raise ConfigurationError(f"`spec` must be a known name; got {text!r}; {hint}")
-    for what, row in known[:1]:
-        if rest:
-            row.read(text, rest)  # says what is wrong with its numbers
-        yield from _row((what, row.papers), text)
-    yield from _row(_NAMES.get(text, ("", ())), text)
+    what, row = known.get(name, ("", None))
+    if row is None:
+        yield from _row(_NAMES[text], text)
+        return
+    if rest:
+        row.read(text, rest)  # says what is wrong with its numbers
+    yield from _row((what, row.papers), text)
+
+
+def _registered() -> dict[str, tuple[str, Any]]:
+    """Return all that is registered by name: what it is, and its row."""
+    found = {row.name: (row.about, row) for row in attacks().values()}
+    for what, rows in _ROWS.values():
+        found |= {name: (what, row) for name, row in rows.items()}
+    return found
 
 
 def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
@@ -251,8 +246,7 @@ def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
 
 
 def _of_config(config: Any) -> Iterator[_Found]:
-    name = type(config).__name__.removesuffix("Config").removesuffix("Command").lower()
-    yield from _of_settings({"command": name, "config": to_dict(config)})
+    yield from _of_settings({"command": command_of(type(config)), "config": to_dict(config)})
 
 
 def _of_settings(content: Mapping[str, Any]) -> Iterator[_Found]:
@@ -261,9 +255,9 @@ def _of_settings(content: Mapping[str, Any]) -> Iterator[_Found]:
     config = content.get("config", content)
     if command in _STUDIES and content.get("swept", "train") in _STUDIES:
         yield _MULTIROUND, "multi-round privacy", ""
-    for attack in _ATTACKS:
-        if command.replace("-", "") == attack.replace("-", ""):
-            yield from _row(_NAMES[attack], attack)
+    for row in attacks().values():
+        if command.replace("-", "") == row.name.replace("-", ""):
+            yield from _row((row.about, row.papers), row.name)
     if "swept" in content:
         yield from _of_sweep(content["swept"], config)
     else:
@@ -326,10 +320,11 @@ def _of_results(results: Any) -> Iterator[_Found]:
 
 
 def _of_class(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return what a class stands for, and its papers; a graph's is called after its row."""
-    what, rows = _ROWS["graph"]
-    row = rows.get(re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    return _CLASSES.get(name, ("", ())) if row is None else (what, row.papers)
+    """Return what a class stands for, and its papers; most are called after their row."""
+    own = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    rows = {called.replace("-", "_"): both for called, both in _registered().items()}
+    what, row = rows.get(own, ("", None))
+    return _CLASSES.get(name, ("", ()) if row is None else (what, row.papers))
 
 
 def papers_of_value(value: Any) -> Iterator[_Found]:

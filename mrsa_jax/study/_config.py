@@ -194,6 +194,16 @@ def without_wishes(config: Any) -> Any:
     return dataclasses.replace(config, **dict.fromkeys(names, False))
 
 
+def command_of(settings: type) -> str:
+    """Return what provenance calls the command of a class of settings.
+
+    Examples:
+        >>> command_of(DemoConfig)
+        'demo'
+    """
+    return settings.__name__.removesuffix("Config").removesuffix("Command").lower()
+
+
 def different_settings(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return where two configurations of plain values differ: dotted name, their value, ours.
 

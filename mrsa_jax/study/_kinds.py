@@ -9,19 +9,21 @@ import dataclasses
 import importlib
 import pathlib
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, require, shortened
+from mrsa_jax._own_rows import own_row
 from mrsa_jax.selection import Fairness
-from mrsa_jax.study import _attack_config as attacks
+from mrsa_jax.study import _attacks_on_models, _attacks_on_sums
 from mrsa_jax.study._advise_config import AdviseConfig, check_advise
-from mrsa_jax.study._attack_checks import check_attack
+from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
 from mrsa_jax.study._audit_config import AuditConfig, check_audit
 from mrsa_jax.study._config import (
     DemoConfig,
     SimulateConfig,
     TrainConfig,
+    command_of,
     parse_scheme,
     scheme_label,
     with_fields,
@@ -29,6 +31,10 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._load import check_types
 from mrsa_jax.study._secagg_config import SecaggConfig, check_secagg
 from mrsa_jax.study._validate import check_study
+
+if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
+    from mrsa_jax.study._progress import Progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Kind:
         settings: Frozen dataclass of one point's settings, fields as in the command's files.
         changed: Fields of the configuration that a point's settings have in other words; raises
             if there can be none.
+        attack: Its row, where it is an attack.
     """
 
     name: str
@@ -53,6 +60,12 @@ class Kind:
     points: str | None = None
     settings: Any = None
     changed: Callable[[Any], dict[str, Any]] = lambda settings: {}
+    attack: AttackRow | None = None
+
+    @property
+    def command(self) -> str:
+        """What provenance calls it."""
+        return command_of(self.config)
 
     def load(self) -> Any:
         """Return the module that runs it; this imports JAX."""
@@ -133,8 +146,9 @@ def _trials(settings: _SecaggPoint) -> dict[str, Any]:
     return {}
 
 
-def _attack(name: str, config: type) -> Kind:
-    return Kind(f"attack {name}", config, check_attack, "attack._run", "attack._points", config)
+def _attack(row: AttackRow) -> Kind:
+    return Kind(f"attack {row.name}", row.settings, row.checked, "attack._run", "attack._points",
+                row.settings, attack=row)  # fmt: skip
 
 
 KINDS: dict[str, Kind] = {
@@ -148,17 +162,11 @@ KINDS: dict[str, Kind] = {
              _SecaggPoint, _trials),
         Kind("audit", AuditConfig, check_audit, "audit._run"),
         Kind("advise", AdviseConfig, check_advise, "advice._run"),
-        _attack("least-squares", attacks.LeastSquaresConfig),
-        _attack("distinguish", attacks.DistinguishConfig),
-        _attack("canaries", attacks.CanariesConfig),
-        _attack("disaggregation", attacks.DisaggregationConfig),
-        _attack("gradients", attacks.GradientsConfig),
-        _attack("model-inversion", attacks.ModelInversionConfig),
-        _attack("membership", attacks.MembershipConfig),
-        _attack("inconsistency", attacks.InconsistencyConfig),
+        *map(_attack, (*_attacks_on_sums.ROWS, *_attacks_on_models.ROWS)),
     )
 }  # fmt: skip
 """All commands that run from settings, by name: each one's settings, rules, and what runs it."""
+BUILT_IN = tuple(name.removeprefix("attack ") for name in KINDS)
 
 
 def kind_of(config: Any) -> Kind:
@@ -172,6 +180,61 @@ def kind_of(config: Any) -> Kind:
             return kind
     names = ", ".join(kind.config.__name__ for kind in KINDS.values())
     raise ConfigurationError(f"`config` must be one of {names}; got {shortened(config)}")
+
+
+def attacks() -> dict[str, AttackRow]:
+    """Return the rows of all attacks, a user's own last, by name."""
+    rows = (kind.attack for kind in KINDS.values())
+    return {row.name: row for row in rows if row is not None}
+
+
+def attack_of(config: AttackSettings) -> AttackRow:
+    """Return the row of an attack by its settings."""
+    row = kind_of(config).attack
+    assert row is not None
+    return row
+
+
+def register_attack(
+    name: str,
+    settings: type[AttackSettings],
+    run: Callable[[Any, AttackFindings, Progress], None],
+    *,
+    units: dict[str, str],
+    check: Callable[[Any], None] = lambda settings: None,
+    memory_bytes: Callable[[Any], int] = lambda settings: 0,
+    papers: str | Sequence[str] = (),
+) -> None:
+    """Add an attack of your own, which `mrsa-jax attack`, sweeps, pages and `cite` then know.
+
+    Its settings are its flags, and axes of a sweep. On the command line, `--plugin FILE.py` runs
+    the file that registers it. Registering a name again replaces it.
+
+    Args:
+        name: Lower-case letters, digits and underscores; none of the package's own.
+        settings: Frozen dataclass `NAMEConfig` on top of `SumsOfRounds`, whose docstring says what
+            the attack is for, and a text below each field what the flag means.
+        run: `(settings, found, progress) -> None`. It adds rows to `found.summary`, one for each
+            thing that was attacked, and to `found.scores` what is behind them, sentences to
+            `found.sentences`, and what it recovered to `found.arrays`. Rows with the columns
+            `scheme` and `error` are drawn.
+        units: The numbers of the summary, which a sweep keeps, with their units.
+        check: Raises `ConfigurationError` for settings that make no sense; called before any work,
+            after rules of sizes, rates and schemes.
+        memory_bytes: Of the largest arrays, by the settings.
+        papers: BibTeX entries for `cite`, or keys of papers that it knows.
+
+    Raises:
+        ConfigurationError: If the name is taken or ill-formed, or the settings are of no class.
+    """
+    own = own_row(name, run, None, papers, argument="attack", nouns="attacks", taken=BUILT_IN,
+                  given=("settings", "findings", "progress"))  # fmt: skip
+    is_class = isinstance(settings, type) and issubclass(settings, AttackSettings)
+    require(is_class, "settings", "must be a dataclass on top of `SumsOfRounds`", settings)
+    does = (settings.__doc__ or name).partition("\n")[0].rstrip(".")
+    row = AttackRow(name, settings, does, run, dict(units), "attack", own["papers"], check,
+                    arrays=memory_bytes, code=own["code"])  # fmt: skip
+    KINDS[f"attack {name}"] = _attack(row)
 
 
 def validate(config: Any) -> None:

@@ -16,6 +16,7 @@ from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import _registry as graphs
 from mrsa_jax.selection import _registry as schemes
 from mrsa_jax.study._config import studied, to_dict
+from mrsa_jax.study._kinds import KINDS
 
 _FAMILIES: dict[str, Mapping[str, Any]] = {
     "scheme": schemes.ROWS,
@@ -47,6 +48,9 @@ def made_by(
     """
     digest = file_digest or digest_of_file
     found = {"mrsa_jax": __version__}
+    row = next((kind.attack for kind in KINDS.values() if type(config) is kind.config), None)
+    if row is not None:
+        found |= {f"attack {row.name}, {module}": own for module, own in row.code().items()}
     for table in _tables(studied(to_dict(config))):
         for text in _texts(table):
             found |= {
@@ -109,7 +113,7 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
                 found.append(f"mrsa_jax is {now} now and was {was}")
         elif was.split(" ")[0] != now.split(" ")[0]:
             (_, _, file), what = (now or was).partition(" "), name.partition(",")[0]
-            what = what if what.startswith(("scheme ", "graph ")) else what.split(" ")[0]
+            what = what if what.startswith(("scheme ", "graph ", "attack ")) else what.split(" ")[0]
             verb = "has changed" if was and now else "is read now" if now else "is not read now"
             found.append(f"{file} {verb} ({what})")
     return tuple(dict.fromkeys(found))

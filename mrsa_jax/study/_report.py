@@ -13,7 +13,7 @@ from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.study import _points, _summary
 from mrsa_jax.study._chart_look import Series, legend
 from mrsa_jax.study._cost import cost_charts
-from mrsa_jax.study._kinds import KINDS
+from mrsa_jax.study._kinds import KINDS, Kind
 from mrsa_jax.study._page import (
     Section,
     charts_section,
@@ -218,9 +218,6 @@ def whole_page(
     return page(f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], series=series)
 
 
-_KINDS = {kind.config.__name__.removesuffix("Config").lower(): kind for kind in KINDS.values()}
-
-
 def spoken(command: str) -> str:
     """Return a command of a study's provenance as it is typed.
 
@@ -228,7 +225,11 @@ def spoken(command: str) -> str:
         >>> spoken("leastsquares"), spoken("demo")
         ('attack least-squares', 'demo')
     """
-    return _KINDS[command].name if command in _KINDS else command
+    return _kinds()[command].name if command in _kinds() else command
+
+
+def _kinds() -> dict[str, Kind]:
+    return {kind.command: kind for kind in KINDS.values()}
 
 
 TITLES = {
@@ -247,10 +248,10 @@ def defaults_of(command: str) -> dict[str, Any] | None:
     Args:
         command: Its name in a study's provenance.
     """
-    if command not in _KINDS:
+    kind = _kinds().get(command)
+    if kind is None:
         return None
-    cls = _KINDS[command].config
-    return {name: v for name, v in plain_settings(cls()).items() if v is not tyro.MISSING}
+    return {name: v for name, v in plain_settings(kind.config()).items() if v is not tyro.MISSING}
 
 
 def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from mrsa_jax.study._advise_config import AdviseConfig
-    from mrsa_jax.study._attack_config import AttackSettings
+    from mrsa_jax.study._attack_rows import AttackSettings
     from mrsa_jax.study._audit_config import AuditConfig
     from mrsa_jax.study._config import Config
     from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings

@@ -21,6 +21,7 @@ from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError, r
 from mrsa_jax._locks import locked
 from mrsa_jax.study._config import (
     Settings,
+    command_of,
     config_hash,
     different_settings,
     to_dict,
@@ -155,7 +156,7 @@ def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
 
 def _differences(config: Settings, manifest: dict[str, Any]) -> str:
     """Say in which settings a run differs, and how to repeat its own."""
-    command = type(config).__name__.removesuffix("Config").lower()
+    command = command_of(type(config))
     if manifest.get("command") != command:
         return f"it is of the command {manifest.get('command')}"
     differing = different_settings(manifest.get("config", {}), to_dict(config))

@@ -21,7 +21,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
-from mrsa_jax.study._config import Settings, config_hash, to_dict
+from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_jax.study._made_by import changes, made_by
 from mrsa_jax.study._run_folder import (
     check_not_in_use,
@@ -47,7 +47,7 @@ def provenance(config: Settings) -> dict[str, Any]:
     names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
     return {
         "schema": _SCHEMA,
-        "command": type(config).__name__.removesuffix("Config").lower(),
+        "command": command_of(type(config)),
         "config_hash": config_hash(config),
         "config": to_dict(config),
         "seed": getattr(config, "seed", None),  # an audit draws nothing

@@ -21,6 +21,7 @@ from mrsa_jax.study._config import (
     Scheme,
     SimulateConfig,
     TrainConfig,
+    command_of,
     config_hash,
     schemes_of,
     to_dict,
@@ -137,7 +138,7 @@ def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
 
     _accessor.register()
     return find_schemes(results).assign_attrs(
-        command=type(config).__name__.removesuffix("Config").lower(),
+        command=command_of(type(config)),
         config_hash=config_hash(config),
         config=to_dict(config),
         seed=config.seed,

@@ -13,7 +13,7 @@ import pytest
 from mrsa_jax._binomial import binomial_interval
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import GradientsConfig
-from mrsa_jax.study.attack import _images
+from mrsa_jax.study.attack import _gradients
 
 SUMS = ["least-squares", "--num-clients", "6", "--cohort-size", "2", "--rounds", "30"]
 SUMS += ["--schemes", "uniform"]
@@ -328,7 +328,7 @@ def test_pictures_of_a_folder(tmp_path: pathlib.Path, capsys: pytest.CaptureFixt
     for name in ("a.png", "b.jpg"):
         Image.fromarray(pixels).save(folder / name)
     (folder / "note.txt").write_text("no picture")
-    images, labels, _ = _images._chosen_images(GradientsConfig(folder=folder), 2)
+    images, labels, _ = _gradients._chosen_images(GradientsConfig(folder=folder), 2)
     assert images.shape == (2, 32, 32, 3)
     assert images[:, :, :14].max() < 0.02
     assert images[:, :, 18:].min() > 0.98
@@ -351,11 +351,11 @@ def test_classes_of_models(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
 
 
 def test_sample_photographs() -> None:
-    images, _, _ = _images._chosen_images(GradientsConfig(photo="china"), 4)
+    images, _, _ = _gradients._chosen_images(GradientsConfig(photo="china"), 4)
     assert images.shape == (4, 32, 32, 3)
     assert 0 <= images.min() < images.max() <= 1
     assert len(np.unique(images.reshape(4, -1), axis=0)) == 4
-    swapped, _, _ = _images._chosen_images(GradientsConfig(), 2)  # flower first
+    swapped, _, _ = _gradients._chosen_images(GradientsConfig(), 2)  # flower first
     np.testing.assert_array_equal(swapped[::-1], images[:2])
 
 

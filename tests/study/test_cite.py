@@ -16,6 +16,7 @@ from mrsa_jax.graphs._registry import BUILT_IN as GRAPHS
 from mrsa_jax.study import SecaggConfig, _cite
 from mrsa_jax.study._cite import PAPERS
 
+ATTACKS = [name.removeprefix("attack ") for name in study.KINDS if "attack" in name]
 ALWAYS = ["mrsa_jax", "jax2018github"]
 SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning",
            "crossing_partitions", "bernoulli", "poisson", "balls_in_bins",
@@ -209,7 +210,9 @@ def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
     assert set(own["server"]) == literal(study.TrainingConfig, "server")
     assert set(own["partition"]) == literal(study.DataConfig, "partition") - {"iid"}
     assert set(own["dataset"]) == set(SOURCES) - {"idx"}
-    cited = {key for name in (*SCHEMES, *GRAPHS) for key in keys(name) if key not in ALWAYS}
+    cited = {
+        key for name in (*SCHEMES, *GRAPHS, *ATTACKS) for key in keys(name) if key not in ALWAYS
+    }
     cited |= {key for _, names in _cite._NAMES.values() for key in names}
     for rows in own.values():
         cited |= {key for _, names in rows.values() for key in names}

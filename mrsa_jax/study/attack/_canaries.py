@@ -9,12 +9,11 @@ import numpy as np
 from mrsa_jax import attacks, dp
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, fold
-from mrsa_jax.study._attack_config import CanariesConfig
+from mrsa_jax.study._attacks_on_sums import CanariesConfig
 from mrsa_jax.study._config import parse_scheme
-from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._shifts import client_of, found_words, score
-from mrsa_jax.study.attack._sums import history_of
+from mrsa_jax.study.attack._distinguish import client_of, found_words, score
+from mrsa_jax.study.attack._memory import IN_A_ROUND
 
 AS_PLANNED = "within the ledger, noise as planned"
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from mrsa_jax.study._progress import Progress
 
 
-def run_canaries(config: CanariesConfig, report: AttackFindings, progress: Progress) -> None:
+def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> None:
     """Play the best test with and without a canary, for each scheme and client."""
     report.title = "Canaries: does the noise in the ring hide a client as its ledger says?"
     mechanism = dp.ring_mechanism(
@@ -33,7 +32,7 @@ def run_canaries(config: CanariesConfig, report: AttackFindings, progress: Progr
     for scheme in config.schemes:
         own = parse_scheme(scheme)
         selector = own.build(config.num_clients, config.cohort_size)
-        kept = history_of(config, selector, config.rounds)
+        kept = config.history(selector, config.rounds)
         require(bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds)
         ledger = dp.ledger(kept, mechanism=mechanism)
         epsilons = ledger.epsilon(config.target_delta)
@@ -65,7 +64,6 @@ def run_canaries(config: CanariesConfig, report: AttackFindings, progress: Progr
             pair = (scores.without, scores.shifted)
             score(config.false_positive_rates, report, head, more, mu, pair)
             progress.update(done + 1, len(config.others) * len(chosen))
-    report.figures |= attack_plots(report.scores)
     report.sentences += [*_verdicts(report), *found_words(report), *_MEANING]
 
 
@@ -121,3 +119,16 @@ _MEANING: tuple[Any, ...] = (
     "the sums without the updates, of the round where it is least, and its largest correlation "
     "between two rounds; by plan 1, or a little more for the rounding, and 0.",
 )
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def arrays(config: Any) -> int:
+    """Return the arrays of canaries: scores, and the cohorts' vectors of some trials at once."""
+    cohort = 4 * config.cohort_size * 2 * config.dim  # padded to a power of two
+    left = 2 * 4 * config.rounds * config.dim  # of all rounds, as scanned and as multiplied
+    # a covariance over rounds for each trial, with its square, in float64 as in float32
+    grams = 28 * min(config.trials * config.rounds**2, 2**21 + config.rounds**2)
+    scores = 2 * 8 * config.trials * config.rounds
+    return scores + grams + 2 * IN_A_ROUND * max(cohort, 2**21) + left

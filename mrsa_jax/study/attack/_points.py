@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax.study import _attack_config as setting
+from mrsa_jax.study._attack_rows import AttackSettings
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._kinds import attack_of
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import Machine, Variable
-from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._run import attack
 
 _LABEL_LENGTH = 48
@@ -31,71 +31,6 @@ _LABELS = (
 )  # columns of a summary that name a row
 
 
-def _pure(*names: str) -> dict[str, str]:
-    """Return numbers without units."""
-    return dict.fromkeys(names, "1")
-
-
-# The numbers of each attack's summary, with their units.
-_NUMBERS: dict[type, dict[str, str]] = {
-    setting.LeastSquaresConfig: {
-        "sums": "rounds",
-        **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
-        **_pure("predicted_error", "mean_error", "median_error"),
-        "recovered": "clients",
-        "change": "1",
-    },
-    setting.DistinguishConfig: {
-        "client": "1",
-        "sums": "rounds",
-        "hidden_among": "clients",
-        **_pure("formula_mu", "mu", "formula_auc", "auc", "rates_inside", "rates"),
-    },
-    setting.CanariesConfig: {
-        "client": "1",
-        "sums": "rounds",
-        **_pure(
-            "ledger_mu",
-            "ledger_epsilon",
-            "mu",
-            "measured_mu",
-            "lower",
-            "upper",
-            "smallest_found",
-            "noise_scale",
-            "noise_margin",
-            "correlation",
-            "correlation_margin",
-            "auc",
-            "rates_inside",
-            "rates",
-        ),
-    },
-    setting.DisaggregationConfig: {
-        "sums": "rounds",
-        "clients": "clients",
-        "rank": "1",
-        **dict.fromkeys(("explained", "shared", "columns_right"), "clients"),
-        "mean_error": "1",
-        "recovered": "clients",
-    },
-    setting.GradientsConfig: {
-        "images": "images",
-        "psnr_db": "dB",
-        "best_psnr_db": "dB",
-        **_pure("ssim", "mse", "distance", "restarts"),
-    },
-    setting.ModelInversionConfig: {
-        **dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
-        **_pure("confidence", "likeness"),
-    },
-    setting.MembershipConfig: _pure(
-        "accuracy", "plus_minus", "precision", "recall", "auc", "tpr_at_0.1%", "tpr_at_1%"
-    ),
-    setting.InconsistencyConfig: {"clients": "clients", **_pure("error", "recovered")},
-}
-
-
 def _num_rows(config: Any) -> int:
     """Return how many things an attack is about: those of its settings that are lists of them."""
     if getattr(config, "aggregates", None) is not None or getattr(config, "run", None) is not None:
@@ -104,39 +39,39 @@ def _num_rows(config: Any) -> int:
     return math.prod(len(getattr(config, name)) for name in listed if hasattr(config, name))
 
 
-def group_of(config: setting.AttackSettings) -> Hashable:
+def group_of(config: AttackSettings) -> Hashable:
     """Return all settings but the seed: what is a number of a program differs between attacks."""
     content = studied(to_dict(config))
     return json.dumps({name: value for name, value in content.items() if name != "seed"})
 
 
-def sizes(configs: Sequence[setting.AttackSettings]) -> dict[str, int]:
+def sizes(configs: Sequence[AttackSettings]) -> dict[str, int]:
     """Return the most rows of a summary."""
     return {"row": max(map(_num_rows, configs))}
 
 
-def variables(configs: Sequence[setting.AttackSettings], trajectories: bool) -> dict[str, Variable]:
+def variables(configs: Sequence[AttackSettings], trajectories: bool) -> dict[str, Variable]:
     """Return the summary's columns."""
     label = Variable(("row",), f"<U{_LABEL_LENGTH}", "1", "What the row is of")
     numbers = {
         name: Variable(("row",), "float64", units, f"{name.replace('_', ' ')} of the row")
-        for name, units in _NUMBERS[type(configs[0])].items()
+        for name, units in attack_of(configs[0]).units.items()
     }
     return {"label": label} | numbers
 
 
-def together(config: setting.AttackSettings, machine: Machine) -> int:
+def together(config: AttackSettings, machine: Machine) -> int:
     """Return 1: an attack fills the machine."""
     return 1
 
 
-def memory_bytes(config: setting.AttackSettings, machine: Machine, count: int) -> int:
+def memory_bytes(config: AttackSettings, machine: Machine, count: int) -> int:
     """Return about what an attack needs, its programs and libraries among it."""
-    return count * attack_bytes(config)
+    return count * attack_of(config).memory_bytes(config)
 
 
 def run(
-    configs: Sequence[setting.AttackSettings], machine: Machine, trajectories: bool, together: int
+    configs: Sequence[AttackSettings], machine: Machine, trajectories: bool, together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Run each attack and give its summary."""
     for config in configs:
@@ -144,7 +79,7 @@ def run(
             found = AttackFindings(pathlib.Path(folder))
             attack(config, found, Silent())
         # one that has no summary has a single row for each thing attacked
-        yield _columns(_NUMBERS[type(config)], found.summary or found.scores)
+        yield _columns(attack_of(config).units, found.summary or found.scores)
 
 
 def _columns(names: Iterable[str], rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpy as np
 
 from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._arrays import on_device
+from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 
 _LEVELS = 2**16
@@ -60,3 +62,29 @@ def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) ->
         modulus_bits=(len(values) * (_LEVELS - 1)).bit_length(),
         connection_probability=connection_probability,
     )
+
+
+def read_array(path: pathlib.Path, name: str) -> np.ndarray:
+    """Open an array of a user's file, without reading it where that can wait.
+
+    Args:
+        path: A .npy, or an .npz with one array or one of this name.
+        name: The flag that it comes from.
+
+    Raises:
+        ConfigurationError: If the file is broken, holds objects or several arrays of other names.
+    """
+    try:
+        if path.suffix == ".npy":
+            return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            names = archive.files
+            key = name if name in names else names[0] if len(names) == 1 else None
+            rule = f"must hold one array, or one named {name!r}"
+            require(key is not None, name, rule, names)
+            return np.asarray(archive[key or name])
+    except ConfigurationError:
+        raise
+    except Exception as error:  # NumPy raises whatever it meets in a broken file
+        words = f"{path}: {str(error)[:200]}"
+        raise ConfigurationError(f"`{name}` must be a sound array file; {words}") from error

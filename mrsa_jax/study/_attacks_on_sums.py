@@ -1,4 +1,4 @@
-"""Settings of attacks, one class for each; nothing here imports JAX."""
+"""Attacks on the sums of many rounds: settings, rules, rows; nothing here imports JAX."""
 
 from __future__ import annotations
 
@@ -6,43 +6,16 @@ import dataclasses
 import pathlib
 from typing import Literal
 
-from mrsa_jax._flags import Count, File, Folder, Name
-from mrsa_jax._html import Shown
+from mrsa_jax._checks import check_blind, check_integer
+from mrsa_jax._errors import require
+from mrsa_jax._flags import Count, File, Folder
+from mrsa_jax.study._attack_rows import AttackRow, SumsOfRounds, late, plain
+from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._training_config import ModelName
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttackSettings(Shown):
-    """What all attacks share."""
-
-    seed: int = 0
-    """Seed of everything random."""
-    out: pathlib.Path = pathlib.Path("results/attack")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
-    overwrite: bool = False
-    """Replace another attack in --out."""
-    json: bool = False
-    """Print the scores as JSON on standard output."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _SumsOfRounds(AttackSettings):
-    """Who took part in the rounds whose sums are attacked."""
-
-    schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
-    """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
-    num_clients: int = 24
-    """Clients, N."""
-    cohort_size: int = 8
-    """Clients asked in a round, K."""
-    dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
-    """Chances to be offline in a round, spread over the clients."""
-    availability: str = "independent"
-    """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LeastSquaresConfig(_SumsOfRounds):
+class LeastSquaresConfig(SumsOfRounds):
     """Solve the sums of many rounds for each client's update (an honest but curious server).
 
     A server that keeps every sum and knows who was in it solves the linear
@@ -89,8 +62,29 @@ class LeastSquaresConfig(_SumsOfRounds):
     """How much an update changes from sum to sum, for the best linear estimate; 0: not at all."""
 
 
+def _check_least_squares(config: LeastSquaresConfig) -> None:
+    require(config.ridge == 0 or config.noise == 0, "noise", "must be 0 with --ridge", config.noise)
+    given = (config.aggregates is None) == (config.participation is None)
+    if config.run is not None:
+        rule = "must be the folder of a complete run of `mrsa-jax train`"
+        require((config.run / "results.zarr").is_dir(), "run", rule, str(config.run))
+        rule = "must be left out with --run, whose store has it"
+        require(config.participation is None, "participation", rule, str(config.participation))
+    else:
+        rule = "must be given with --participation, and the other way round"
+        require(given, "aggregates", rule, _name(config.aggregates), _name(config.participation))
+    is_known = config.updates is None or config.aggregates is not None
+    require(is_known, "updates", "must be left out without --aggregates", _name(config.updates))
+    is_own = config.aggregates is not None or config.run is not None
+    rule = "must be left out with --run or --aggregates: these rounds have happened"
+    require(not (is_own and config.frozen), "frozen", rule, config.frozen)
+    if config.window is not None and not is_own:
+        rule = "must be no longer than --rounds"
+        require(config.window <= config.rounds, "window", rule, config.window, config.rounds)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DistinguishConfig(_SumsOfRounds):
+class DistinguishConfig(SumsOfRounds):
     """Tell from the sums whether a client's updates were shifted, by the best test there is.
 
     Plays the likelihood ratio on rounds with a shift and without, and sets how often it is right
@@ -132,8 +126,13 @@ class DistinguishConfig(_SumsOfRounds):
     """Length of that step: the more, the more the updates change from round to round."""
 
 
+def _check_distinguish(config: DistinguishConfig | CanariesConfig) -> None:
+    for rate in config.false_positive_rates:
+        require(0 < rate < 1, "false_positive_rates", "must lie in (0, 1)", rate)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CanariesConfig(_SumsOfRounds):
+class CanariesConfig(SumsOfRounds):
     """Measure with canaries whether the noise in the ring hides clients as its ledger says.
 
     A client sends a vector of four clip norms in its rounds, to be clipped to one, or nothing; the
@@ -173,8 +172,18 @@ class CanariesConfig(_SumsOfRounds):
     """Delta at which epsilon is told."""
 
 
+def _check_canaries(config: CanariesConfig) -> None:
+    _check_distinguish(config)
+    delta = config.target_delta
+    require(0 < delta < 1, "target_delta", "must lie in (0, 1)", delta)
+    check_integer(config.modulus_bits, "modulus_bits", 1, 32)
+    for text in config.schemes:  # the ledger's epsilon stands beside what is found
+        own = parse_scheme(text).depends_on_data(config.num_clients, config.cohort_size)
+        check_blind(own, "schemes", text)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DisaggregationConfig(_SumsOfRounds):
+class DisaggregationConfig(SumsOfRounds):
     """Recover who was in each sum from the sums and how often each client took part.
 
     A server that is not told who took part finds out from how often each client did (Lam et
@@ -209,144 +218,109 @@ class DisaggregationConfig(_SumsOfRounds):
     """Limit of the integer program for a column that the relaxation does not settle."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GradientsConfig(AttackSettings):
-    """Look for the images behind an update, or behind a sum of several clients' updates.
-
-    An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of few updates
-    too, but not whose they are; an upload under pads shows nothing.
-      mrsa-jax attack gradients
-      mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --restarts 8
-      mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
-      mrsa-jax attack gradients --folder ~/pictures --method euclidean
-    """
-
-    out: pathlib.Path = pathlib.Path("results/attack/gradients")
-    photo: Literal["flower", "china"] | None = None
-    """Invert scikit-learn's sample photographs, this one first, in 32 x 32 pixels; flower if
-    neither --dataset nor --folder is given."""
-    dataset: Name = None
-    """Invert images of a data set instead (mrsa-jax data list)."""
-    folder: Folder = None
-    """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg)."""
-    seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
-    """What the adversary has: one client's update as it is, under its pads, or the clients' sum."""
-    num_summed: int = 2
-    """Clients in the sum, T."""
-    num_images: int = 1
-    """Images of each client, all in one step of SGD."""
-    model: ModelName = "smooth_lenet"
-    """The model, as it is at the start of training; smooth_lenet is Zhu et al.'s."""
-    learning_rate: float = 0.1
-    """Step size of the clients' SGD."""
-    method: Literal["cosine", "euclidean"] = "cosine"
-    """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
-    iterations: int = 1200
-    """Steps of the optimizer."""
-    restarts: int = 2
-    """Random starts, side by side; the one that fits best is taken."""
-    step_size: float = 0.1
-    """Of signed Adam; L-BFGS chooses its own."""
-    smoothness: float = 1e-5
-    """Weight of the total variation."""
-    known_labels: bool = False
-    """Tell the adversary the labels, which it infers from the last bias otherwise."""
+def _check_disaggregation(config: DisaggregationConfig) -> None:
+    lengths = config.interval_lengths
+    if config.aggregates is None:
+        rule = "must be left out without --aggregates"
+        for name in ("counts", "participation"):
+            value = getattr(config, name)
+            require(value is None, name, rule, _name(value))
+        require(not lengths, "interval_lengths", rule, lengths)
+        return
+    is_told = config.counts is not None or config.participation is not None
+    require(is_told, "counts", "must be given with --aggregates, or --participation to count from")
+    for length in lengths:
+        require(length >= 1, "interval_lengths", "must be at least 1", length)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelInversionConfig(AttackSettings):
-    """Draw what a model takes for the typical image of each class: a digit, or a face.
-
-    Softmax regression shows its classes (Fredrikson et al. 2015): a face where a class is a person.
-      mrsa-jax attack model-inversion
-      mrsa-jax attack model-inversion --dataset olivetti --num-epochs 50 --num-clients 4
-      mrsa-jax attack model-inversion --connection-probability 0.7 --num-clients 40
-    """
-
-    out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
-    dataset: str = "mnist_5k"
-    """mnist_5k, digits, olivetti (faces), or another set (mrsa-jax data list)."""
-    seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
-    """Whose model: a client's as it is, a client's under its pads, or the mean of all clients'."""
-    num_clients: int = 10
-    """Clients of the round; each holds an equal part of the data."""
-    connection_probability: float = 1.0
-    """Chance that two clients share a pad: 1 is SecAgg, less is CCESA."""
-    learning_rate: float = 0.05
-    """Step size of the clients' SGD."""
-    num_epochs: int = 10
-    """Local epochs."""
-    iterations: int = 500
-    """Most steps of the attack."""
-    step_size: float = 0.02
-    """Length of its steps, as a share of the pixels' range."""
-    smoothness: float = 0.0
-    """Weight of the total variation."""
+def _name(path: pathlib.Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MembershipConfig(AttackSettings):
-    """Tell whether samples were among those that a client trained on.
-
-    A model that knows its samples by heart gives them away; AUC 0.5 is chance.
-      mrsa-jax attack membership
-      mrsa-jax attack membership --methods loss --num-epochs 100 --label-noise 0
-      mrsa-jax attack membership --seen sum --num-summed 8
-    """
-
-    out: pathlib.Path = pathlib.Path("results/attack/membership")
-    methods: tuple[Literal["loss", "shadow", "likelihood_ratio"], ...] = (
-        "loss",
-        "shadow",
-        "likelihood_ratio",
-    )
-    """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
-    seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
-    """What the adversary has: one client's model as it is, under its pads, or in a sum."""
-    num_summed: int = 4
-    """Clients in the sum, T."""
-    dataset: str = "digits"
-    """Data that the clients train on (mrsa-jax data list)."""
-    label_noise: float = 0.3
-    """Share of wrong labels, which a model can only know by heart."""
-    model: ModelName = "mlp"
-    """What they train."""
-    learning_rate: float = 0.1
-    """Step size of the clients' SGD."""
-    batch_size: int = 10
-    """Samples in a minibatch."""
-    num_epochs: int = 30
-    """Local epochs: the more, the more a model knows by heart."""
-    client_size: int = 50
-    """Samples of a client, and of each shadow model."""
-    num_targets: int = 2
-    """Clients attacked; scores are of all of them together."""
-    num_shadows: int = 16
-    """Shadow models of the adversary."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InconsistencyConfig(AttackSettings):
-    """A malicious server sends one client the model, the others one that teaches them nothing.
-
-    Outside the papers' threat model: the server lies (Pasquini et al. 2022). The others' updates
-    are zero, so the sum is the target's. Pads bound to the model's hash do not cancel then.
-      mrsa-jax attack inconsistency
-      mrsa-jax attack inconsistency --cohort-size 20 --target 7 --pads bound
-    """
-
-    out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
-    pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
-    """SecAgg as it is, and with pads bound to a hash of the model that a client was sent."""
-    cohort_size: int = 8
-    """Clients of the round, with real messages and cryptography."""
-    target: int = 0
-    """The one that the server is after, 0 to --cohort-size - 1."""
-    dataset: str = "digits"
-    """Data that the clients train on (mrsa-jax data list)."""
-    hidden_size: int = 32
-    """Width of the model's hidden layer; its closed rectifiers silence the others."""
-    learning_rate: float = 0.1
-    """Step size of the clients' SGD."""
-    num_epochs: int = 1
-    """Local epochs."""
+ROWS = (
+    AttackRow(
+        "least-squares",
+        LeastSquaresConfig,
+        "each client's update, from the sums of many rounds",
+        late("_least_squares.run"),
+        {
+            "sums": "rounds",
+            **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
+            **plain("predicted_error", "mean_error", "median_error"),
+            "recovered": "clients",
+            "change": "1",
+        },
+        "attack on sums",
+        ("so2023securing",),
+        check=_check_least_squares,
+        needs=270,
+        arrays=late("_least_squares.arrays"),
+    ),
+    AttackRow(
+        "distinguish",
+        DistinguishConfig,
+        "whether a client's updates were shifted",
+        late("_distinguish.run"),
+        {
+            "client": "1",
+            "sums": "rounds",
+            "hidden_among": "clients",
+            **plain("formula_mu", "mu", "formula_auc", "auc", "rates_inside", "rates"),
+        },
+        "attack on sums",
+        ("dong2022gaussian",),
+        check=_check_distinguish,
+        needs=430,
+        arrays=late("_distinguish.arrays"),
+    ),
+    AttackRow(
+        "canaries",
+        CanariesConfig,
+        "whether noise in the ring hides as its ledger says",
+        late("_canaries.run"),
+        {
+            "client": "1",
+            "sums": "rounds",
+            **plain(
+                "ledger_mu",
+                "ledger_epsilon",
+                "mu",
+                "measured_mu",
+                "lower",
+                "upper",
+                "smallest_found",
+                "noise_scale",
+                "noise_margin",
+                "correlation",
+                "correlation_margin",
+                "auc",
+                "rates_inside",
+                "rates",
+            ),
+        },
+        "audit of differential privacy",
+        ("andrew2024one", "nasr2023tight"),
+        check=_check_canaries,
+        needs=560,
+        arrays=late("_canaries.arrays"),
+    ),
+    AttackRow(
+        "disaggregation",
+        DisaggregationConfig,
+        "who was in each sum, from how often each took part",
+        late("_disaggregation.run"),
+        {
+            "sums": "rounds",
+            "clients": "clients",
+            "rank": "1",
+            **dict.fromkeys(("explained", "shared", "columns_right"), "clients"),
+            "mean_error": "1",
+            "recovered": "clients",
+        },
+        "attack on sums",
+        ("lam2021gradient",),
+        check=_check_disaggregation,
+        needs=200,
+        arrays=late("_disaggregation.arrays"),
+    ),
+)

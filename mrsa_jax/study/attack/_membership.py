@@ -1,18 +1,21 @@
-"""Who was trained on, and a server that lies."""
+"""Whether samples were among those that a client trained on."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import attacks, data, federated, quantize
+from mrsa_jax import attacks, data, federated
 from mrsa_jax._arrays import on_device
+from mrsa_jax._device import at_once, samples_at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study import _build
-from mrsa_jax.study._attack_config import InconsistencyConfig, MembershipConfig
+from mrsa_jax.study._attacks_on_models import MembershipConfig
 from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._memory import activations, data_of, dim_of, on_the_wire
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
@@ -21,10 +24,7 @@ if TYPE_CHECKING:
 _RATES = (0.001, 0.01)  # of false positives
 
 
-# --- membership ---------------------------------------------------------------------------------
-
-
-def run_membership(config: MembershipConfig, report: AttackFindings, progress: Progress) -> None:
+def run(config: MembershipConfig, report: AttackFindings, progress: Progress) -> None:
     """Ask of each target's samples and as many others whether the target trained on them."""
     key = as_key(config.seed)
     pool = _pool(config)
@@ -162,42 +162,22 @@ def _score_members(
             )
 
 
-# --- a malicious server -------------------------------------------------------------------------
+# --- memory -------------------------------------------------------------------------------------
 
 
-def run_inconsistency(
-    config: InconsistencyConfig, report: AttackFindings, progress: Progress
-) -> None:
-    """Send a target the model and the others a silent one, through the real protocol."""
-    report.title = "A malicious server: the target's update, read off a sum of several"
-    dataset, clients = _scene.dealt_out(config, config.cohort_size)
-    shape = tuple(dataset.train_inputs.shape[1:])
-    model = federated.mlp(dataset.num_classes, hidden_sizes=(config.hidden_size,))
-    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=10)
-    levels = 2**16 + 1  # 0 is a level: silent clients add nothing
-    quantizer = quantize.stochastic(levels, 1.0)
-    bits = (config.cohort_size * (levels - 1)).bit_length()
-    progress.stage("rounds", len(config.pads))
-    for done, name in enumerate(config.pads):
-        attack = attacks.model_inconsistency(
-            model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
-        )
-        found = attack.run(
-            as_key(config.seed), start, clients, range(config.cohort_size), config.target
-        )
-        row = {
-            "pads": "bound to the model" if name == "bound" else "plain SecAgg",
-            "clients": config.cohort_size,
-            "target": config.target,
-            "status": found.status.name,
-            "error": found.error,
-            "recovered": found.error < 0.05,
-        }
-        report.scores.append(row)
-        report.arrays[f"update_{name}"] = found.update
-        progress.update(done + 1, len(config.pads))
-    report.sentences += [
-        "The error is of the target's update, relative and squared; the sum with pads that do not "
-        "cancel is uniform in the ring. Clients who compare a hash of the model, or bind their "
-        "pads to it, are not fooled."
-    ]
+def arrays(config: Any) -> int:
+    """Return the arrays of membership inference: the clients' models and the shadow models."""
+    pool, shape, classes = data_of(config.dataset, None, config.seed)
+    dim = dim_of(config.model, shape, classes)
+    clients = max(config.num_targets, config.num_summed)
+    models = 4 * dim * (_OF_SHADOW * config.num_shadows + 3 * clients)
+    entries = activations(config.model, shape, classes) + math.prod(shape)
+    side_by_side = min(config.num_shadows, at_once("clients", 4 * dim))
+    training = 4 * side_by_side * (4 * dim + 3 * config.batch_size * entries)
+    together = samples_at_once("questions", shape)
+    asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + 1000)
+    return pool + models + training + asking + on_the_wire(dim, config.num_summed)
+
+
+_OF_SHADOW = 4  # arrays like the model, of each shadow model
+_OF_QUESTION = 4  # arrays like the activations, of each sample that models are asked about

@@ -14,16 +14,15 @@ from mrsa_jax import (
     privacy,
     quantize,
     secagg,
-    selection,
 )
 from mrsa_jax._arrays import as_integers
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax.study import _build, _trial
-from mrsa_jax.study._attack_config import LeastSquaresConfig
-from mrsa_jax.study._config import PopulationConfig, TrainConfig, parse_scheme, secret_seed
+from mrsa_jax._errors import require
+from mrsa_jax.study import _build
+from mrsa_jax.study._attacks_on_sums import LeastSquaresConfig
+from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config
-from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._memory import IN_A_ROUND, data_of, dim_of, shape_of, sizes_of
 from mrsa_jax.study.attack._save import rows_of
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ class _Sums:
         return cls(label, kept.view.participation, kept.view.aggregates, kept.sent, kept.change)
 
 
-def run_least_squares(
-    config: LeastSquaresConfig, report: AttackFindings, progress: Progress
-) -> None:
+def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) -> None:
     """Attack simulated rounds, a run that is stored, or the sums in a user's files."""
     report.title = "Least squares: each client's update from the sums"
     attack = attacks.least_squares_attack(
@@ -64,7 +61,6 @@ def run_least_squares(
     else:
         for scheme in config.schemes:
             _score_sums(config, report, attack, _simulated(config, scheme, progress))
-    report.figures |= attack_plots(report.scores)
     report.sentences += _least_squares_words(report)
 
 
@@ -73,7 +69,7 @@ def _simulated(config: LeastSquaresConfig, scheme: str, progress: Progress) -> _
     n, k = config.num_clients, config.cohort_size
     selector = own.build(n, k)
     rounds = config.warm_up + config.rounds
-    history = history_of(config, selector, rounds)
+    history = config.history(selector, rounds)
     dataset, clients = _scene.dealt_out(config, n)
     model = _build.MODELS[config.model](dataset.num_classes)
     shape = dataset.train_inputs.shape[1:]
@@ -90,30 +86,17 @@ def _simulated(config: LeastSquaresConfig, scheme: str, progress: Progress) -> _
     return _Sums.of(own.label, kept)
 
 
-def history_of(config: Any, selector: Any, rounds: int) -> np.ndarray:
-    """Roll out whose sums the server learns."""
-    population = PopulationConfig(
-        config.num_clients,
-        config.cohort_size,
-        config.dropout_rates,
-        availability=config.availability,
-    )
-    online, _ = _build.build_online(config.seed, population)
-    cohorts = selection.rollout(config.seed, selector, online, rounds)
-    return _trial.learnt_sums(cohorts)
-
-
 def _from_files(config: LeastSquaresConfig) -> _Sums:
     assert config.aggregates is not None
-    sums = read_array(config.aggregates, "aggregates")
+    sums = _scene.read_array(config.aggregates, "aggregates")
     if config.run is not None:
         history = _stored_history(config.run)
         learnt = history[history.any(axis=1)]
         history = history if len(sums) == len(history) else learnt
     else:
         assert config.participation is not None
-        history = read_array(config.participation, "participation")
-    truth = None if config.updates is None else read_array(config.updates, "updates")
+        history = _scene.read_array(config.participation, "participation")
+    truth = None if config.updates is None else _scene.read_array(config.updates, "updates")
     return _Sums(config.aggregates.name, history, sums, truth)
 
 
@@ -265,27 +248,31 @@ def _digits(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3g}"
 
 
-def read_array(path: pathlib.Path, name: str) -> np.ndarray:
-    """Open an array of a user's file, without reading it where that can wait.
+# --- memory -------------------------------------------------------------------------------------
 
-    Args:
-        path: A .npy, or an .npz with one array or one of this name.
-        name: The flag that it comes from.
 
-    Raises:
-        ConfigurationError: If the file is broken, holds objects or several arrays of other names.
-    """
-    try:
-        if path.suffix == ".npy":
-            return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            names = archive.files
-            key = name if name in names else names[0] if len(names) == 1 else None
-            rule = f"must hold one array, or one named {name!r}"
-            require(key is not None, name, rule, names)
-            return np.asarray(archive[key or name])
-    except ConfigurationError:
-        raise
-    except Exception as error:  # NumPy raises whatever it meets in a broken file
-        words = f"{path}: {str(error)[:200]}"
-        raise ConfigurationError(f"`{name}` must be a sound array file; {words}") from error
+def arrays(config: Any) -> int:
+    """Return the arrays of least squares: sums and moments of what was sent are float64."""
+    if config.run is not None:
+        own = load_config(TrainConfig, config.run / "config.toml")
+        pool, shape, classes = data_of(own.data.dataset, own.data.directory, own.seed)
+        dim = dim_of(own.training.model, shape, classes)
+        n, k, rounds = own.population.num_clients, own.population.cohort_size, own.rounds
+        rounds = rounds if config.window is None else min(rounds, config.window)
+        files, frozen = sizes_of(config.updates), False
+        return pool + files + _of_rounds(dim, n, k, rounds, frozen)
+    if config.aggregates is not None:  # read in pieces where it is an .npy; pages count as read
+        n = shape_of(config, "participation")[-1] if config.participation is not None else 0
+        d = shape_of(config, "aggregates")[-1]
+        return sizes_of(config.aggregates, config.updates) + 8 * n * d
+    pool, shape, classes = data_of(config.dataset, None, config.seed)
+    dim = dim_of(config.model, shape, classes)
+    n, k = config.num_clients, config.cohort_size
+    return pool + _of_rounds(dim, n, k, config.rounds, config.frozen)
+
+
+def _of_rounds(dim: int, n: int, k: int, rounds: int, is_frozen: bool) -> int:
+    sums = 2 * 8 * rounds * dim  # one by one, and stacked
+    moments = 3 * 8 * n * dim  # total, mean, and the squares of one of them
+    in_training = 4 * dim * ((2 * n if is_frozen else 0) + IN_A_ROUND * k)
+    return sums + moments + in_training

@@ -1,9 +1,9 @@
-"""Images, from updates and from models."""
+"""Images, from an update or a sum of some."""
 
 from __future__ import annotations
 
+import math
 import pathlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +12,11 @@ from mrsa_jax import attacks, data, federated, plotting
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._packaged import photograph_path
-from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream
 from mrsa_jax.study import _build
-from mrsa_jax.study._attack_checks import pictures
-from mrsa_jax.study._attack_config import GradientsConfig, ModelInversionConfig
+from mrsa_jax.study._attacks_on_models import GradientsConfig, pictures
 from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._memory import activations, data_of, dim_of, on_the_wire
 from mrsa_jax.study.attack._save import rows_of
 
 if TYPE_CHECKING:
@@ -29,10 +28,7 @@ _CLASSES = 10  # of a model for pictures without labels
 _MOST_DRAWN = 12  # images in a row of the grid
 
 
-# --- gradients ----------------------------------------------------------------------------------
-
-
-def run_gradients(config: GradientsConfig, report: AttackFindings, progress: Progress) -> None:
+def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> None:
     """Invert updates of a model that is not trained yet."""
     report.title = f"Gradient inversion ({config.method}): images from an update of {config.model}"
     num_clients = config.num_summed
@@ -178,81 +174,22 @@ def _small(picture: Any) -> np.ndarray:
     return np.asarray(picture.resize((_SIDE, _SIDE)), np.float32) / np.float32(255)
 
 
-# --- model inversion ----------------------------------------------------------------------------
+# --- memory -------------------------------------------------------------------------------------
 
 
-def run_model_inversion(
-    config: ModelInversionConfig, report: AttackFindings, progress: Progress
-) -> None:
-    """Invert softmax regression: one client's model in the clear and padded, and the mean."""
-    report.title = f"Model inversion: softmax regression on {config.dataset}"
-    dataset, clients = _scene.dealt_out(config, config.num_clients)
-    shape, model = tuple(dataset.train_inputs.shape[1:]), federated.logistic(dataset.num_classes)
-    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=10)
-    progress.stage("clients' training", 1)
-    updates = federated.client_updates(config.seed, model, start, clients, trainer)
-    models = np.asarray(start)[None] + np.asarray(updates)
-    progress.update(1, 1)
-    key = _scene.stream(config, Stream.QUANTIZATION)
-    wire = _scene.through_wire(key, models, config.connection_probability)
-    means, drawn = _class_means(dataset)
-    attack = attacks.model_inversion(
-        num_steps=config.iterations, step_size=config.step_size, smoothness=config.smoothness
-    )
-    seen = {
-        "plain": attacks.read_models(wire.plain)[0],
-        "padded": attacks.read_models(wire.padded)[0],
-        "aggregate": wire.mean,
-    }
-    rows, texts = [("mean of class", means[drawn])], [[str(label) for label in drawn]]
-    progress.stage("models", len(config.seen))
-    for done, name in enumerate(config.seen):
-        if name == "aggregate" and wire.status != Status.OK:
-            report.sentences.append(f"The round failed ({wire.status.name}): no mean was learnt.")
-            continue
-        view = attacks.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
-        found = attack.run(None, view)
-        _score_classes(report, name, found, means)
-        report.arrays[name] = found.images
-        rows.append((name, found.images[drawn]))
-        texts.append([f"{value:.2f}" for value in found.confidence[drawn]])
-        report.figures["images"] = plotting.plot_image_grid(rows, scores=texts, value_range=None)
-        progress.update(done + 1, len(config.seen))
-    report.arrays["class_means"] = means
-    report.sentences += [
-        f"{row['seen']}: {row['identified']} of {row['classes']} images are most like the class "
-        f"that they are of; by chance {row['by_chance']:.2g} would be."
-        for row in report.summary
-    ]
+def arrays(config: Any) -> int:
+    """Return the arrays of gradient inversion: gradients of gradients of all restarts."""
+    count = config.num_summed * config.num_images
+    shape: tuple[int, ...]
+    pool, shape, classes = 0, (_SIDE, _SIDE, 3), _CLASSES
+    if config.dataset is not None:
+        pool, shape, classes = data_of(config.dataset, None, config.seed)
+    dim = dim_of(config.model, shape, classes)
+    images = count if "sum" in config.seen else config.num_images
+    entries = activations(config.model, shape, classes) + math.prod(shape)
+    walked = config.restarts * (_OF_MODEL * dim + _OF_IMAGE * images * entries)
+    return pool + 4 * walked + on_the_wire(dim, config.num_summed)
 
 
-def _class_means(dataset: data.Dataset) -> tuple[np.ndarray, Sequence[int]]:
-    """Return the mean image of each class, and the classes that are drawn."""
-    labels = np.asarray(dataset.train_labels)
-    images = np.asarray(dataset.train_inputs)
-    counts = np.bincount(labels, minlength=dataset.num_classes)
-    rule = "must have samples of each of its classes"
-    require(bool((counts > 0).all()), "dataset", rule, np.flatnonzero(counts == 0).tolist())
-    means = np.stack([images[labels == c].mean(axis=0) for c in range(dataset.num_classes)])
-    return means, list(range(min(dataset.num_classes, _MOST_DRAWN)))
-
-
-def _score_classes(report: AttackFindings, name: str, found: Any, means: np.ndarray) -> None:
-    own = attacks.identified(found.images, means)
-    flat = found.images.reshape(len(means), -1).astype(np.float64)
-    real = means.reshape(len(means), -1).astype(np.float64)
-    likeness = np.full(len(means), np.nan)
-    for c in np.flatnonzero((flat.std(axis=1) > 0) & (real.std(axis=1) > 0)):
-        likeness[c] = np.corrcoef(flat[c], real[c])[0, 1]
-    numbers = {"class": np.arange(len(means)), "confidence": found.confidence}
-    report.scores += rows_of(seen=name, **numbers, likeness=likeness, identified=own)
-    report.summary.append(
-        {
-            "seen": name,
-            "classes": len(means),
-            "identified": int(own.sum()),
-            "by_chance": 1.0,
-            "confidence": float(found.confidence.mean()),
-            "likeness": float(np.nanmean(likeness)) if np.isfinite(likeness).any() else None,
-        }
-    )
+_OF_MODEL = 6  # arrays like the model, of each restart
+_OF_IMAGE = 24  # arrays like the activations, of each image

@@ -10,11 +10,12 @@ import numpy as np
 from mrsa_jax import attacks
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream
-from mrsa_jax.study._attack_config import DisaggregationConfig
+from mrsa_jax.study._attacks_on_sums import DisaggregationConfig
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._least_squares import FOUND
+from mrsa_jax.study.attack._memory import shape_of
 from mrsa_jax.study.attack._save import rows_of
-from mrsa_jax.study.attack._sums import FOUND, history_of, read_array
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
@@ -30,9 +31,7 @@ class _Case(NamedTuple):
     updates: np.ndarray | None = None
 
 
-def run_disaggregation(
-    config: DisaggregationConfig, report: AttackFindings, progress: Progress
-) -> None:
+def run(config: DisaggregationConfig, report: AttackFindings, progress: Progress) -> None:
     """Attack simulated rounds, or the sums and counts in a user's files."""
     report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
     for case in _cases(config):
@@ -53,7 +52,7 @@ def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
         return
     for own in map(parse_scheme, config.schemes):
         selector = own.build(config.num_clients, config.cohort_size)
-        history = history_of(config, selector, config.rounds)
+        history = config.history(selector, config.rounds)
         generator = np.random.default_rng([config.seed, 0xD15A])
         updates = generator.normal(size=(config.num_clients, config.dim))
         sums = history @ updates
@@ -80,10 +79,10 @@ def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> attacks.
 
 def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.ndarray | None]:
     assert config.aggregates is not None
-    sums = read_array(config.aggregates, "aggregates")
+    sums = _scene.read_array(config.aggregates, "aggregates")
     truth = None
     if config.participation is not None:
-        truth = read_array(config.participation, "participation")
+        truth = _scene.read_array(config.participation, "participation")
         rule = "must have a row for each row of --aggregates"
         fits = truth.ndim == 2 and len(truth) == len(sums)
         require(fits, "participation", rule, truth.shape, sums.shape)
@@ -91,7 +90,7 @@ def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.
         assert truth is not None
         lengths = np.array(config.interval_lengths or _lengths(len(sums), config.interval))
         return _count_view(sums, truth, lengths), truth
-    counts = read_array(config.counts, "counts")
+    counts = _scene.read_array(config.counts, "counts")
     require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
     if truth is not None:
         rule = "must have a column for each client of --counts"
@@ -162,3 +161,24 @@ def _matched(found: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
         column, client = linear_sum_assignment(differs.sum(axis=2))
         order[members[client]] = members[column]
     return found.participation[:, order], found.estimates[order]
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def arrays(config: Any) -> int:
+    """Return the arrays of disaggregation."""
+    if config.aggregates is not None:
+        rounds, dim = shape_of(config, "aggregates")
+        who = "counts" if config.counts is not None else "participation"
+        n, is_simulated, schemes = shape_of(config, who)[-1], False, 1
+    else:
+        rounds, dim, n = config.rounds, config.dim, config.num_clients
+        is_simulated, schemes = True, len(config.schemes)
+    # updates, estimates, these in the order of the truth, and their difference and its square
+    of_updates = (5 if is_simulated else 1) + (schemes - 1)
+    of_sums = 1 + (2 if config.drift > 0 else 0)
+    narrow = min(dim, 8 * rounds)
+    # a singular value decomposition with all right vectors, and its work
+    space = 3 * narrow**2 + 4 * rounds**2
+    return 8 * (dim * (of_updates * n + of_sums * rounds) + space)

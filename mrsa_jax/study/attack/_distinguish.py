@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,10 @@ from mrsa_jax._device import at_once, map_tiles
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.study import _build
-from mrsa_jax.study._attack_config import DistinguishConfig
+from mrsa_jax.study._attacks_on_sums import DistinguishConfig
 from mrsa_jax.study._config import parse_scheme
-from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._sums import history_of
+from mrsa_jax.study.attack._memory import activations, data_of, dim_of
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
@@ -33,13 +33,13 @@ _Scores = tuple[np.ndarray, np.ndarray]
 _COPIES = 4  # of a client's update while it is trained
 
 
-def run_distinguish(config: DistinguishConfig, report: AttackFindings, progress: Progress) -> None:
+def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -> None:
     """Play the best test with and without a shift, for each scheme and client."""
     report.title = "Distinguishing: was a client's update shifted? The best test, and the formula"
     for scheme in config.schemes:
         own = parse_scheme(scheme)
         selector = own.build(config.num_clients, config.cohort_size)
-        history = history_of(config, selector, config.warm_up + config.rounds)
+        history = config.history(selector, config.warm_up + config.rounds)
         kept = history[config.warm_up :]
         rule = "must leave a round with a sum"
         require(bool(kept.any()), "rounds", rule, config.rounds)
@@ -67,7 +67,6 @@ def run_distinguish(config: DistinguishConfig, report: AttackFindings, progress:
                 score(config.false_positive_rates, report, head, more, attack.test(kept).mu, scores)
                 if is_drawn:
                     progress.update(done + 1, total)
-    report.figures |= attack_plots(report.scores)
     report.sentences += [*found_words(report), *_MEANING]
 
 
@@ -296,3 +295,22 @@ _MEANING = (
     "give that rate of false positives. The formula is what the best test attains if the "
     "others' updates are Gaussian: a figure under an assumption, no guarantee.",
 )
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def arrays(config: Any) -> int:
+    """Return the arrays of distinguishing: sums of all trials, or updates of all trainings."""
+    simulated = 0
+    if "gaussian" in config.others:
+        simulated = 2 * 8 * config.trials + 4 * min(config.trials, 2**21 // config.rounds) * (
+            config.num_clients + 3 * config.rounds
+        )
+    if "trained" not in config.others:
+        return simulated
+    pool, shape, classes = data_of(config.dataset, None, config.seed)
+    dim = dim_of(config.model, shape, classes)
+    entries = activations(config.model, shape, classes) + math.prod(shape)
+    kept = 3 * 8 * config.trainings * config.rounds * config.num_clients
+    return pool + simulated + kept + 4 * 4 * config.num_clients * (dim + entries)

@@ -1,0 +1,188 @@
+"""What an attack is to every command: a row with its settings, rules, units, memory and papers.
+
+Nothing here imports JAX before an attack runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax._checks import POSITIVE, check_least, check_number
+from mrsa_jax._errors import require
+from mrsa_jax._html import Shown
+from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax.availability._registry import parse_availability
+from mrsa_jax.study._config import PopulationConfig, parse_scheme
+from mrsa_jax.study._validate import check_seed, check_sizes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttackSettings(Shown):
+    """What all attacks share."""
+
+    seed: int = 0
+    """Seed of everything random."""
+    out: pathlib.Path = pathlib.Path("results/attack")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    overwrite: bool = False
+    """Replace another attack in --out."""
+    json: bool = False
+    """Print the scores as JSON on standard output."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SumsOfRounds(AttackSettings):
+    """Who took part in the rounds whose sums are attacked."""
+
+    schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
+    """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
+    num_clients: int = 24
+    """Clients, N."""
+    cohort_size: int = 8
+    """Clients asked in a round, K."""
+    dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+    """Chances to be offline in a round, spread over the clients."""
+    availability: str = "independent"
+    """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
+
+    def histories(self, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
+        """Roll out each scheme: its label, and who is in each sum, bool[rounds, clients]."""
+        for scheme in map(parse_scheme, self.schemes):
+            selector = scheme.build(self.num_clients, self.cohort_size)
+            yield scheme.label, self.history(selector, rounds)
+
+    def history(self, selector: Any, rounds: int) -> np.ndarray:
+        """Roll out whose sums the server learns, bool[rounds, clients]."""
+        from mrsa_jax import selection
+        from mrsa_jax.study import _build, _trial
+
+        population = PopulationConfig(self.num_clients, self.cohort_size, self.dropout_rates,
+                                      availability=self.availability)  # fmt: skip
+        online, _ = _build.build_online(self.seed, population)
+        return _trial.learnt_sums(selection.rollout(self.seed, selector, online, rounds))
+
+
+@dataclasses.dataclass(frozen=True)
+class AttackRow:
+    """An attack.
+
+    Attributes:
+        name: On the command line, behind `attack`.
+        settings: Frozen dataclass of its settings, whose docstring says what the attack is for.
+        does: What it finds, in a few words.
+        run: (settings, findings, progress) -> None; adds to what was found, thing by thing.
+        units: The numbers of its summary, with their units.
+        about: What its papers are cited for.
+        papers: Keys of papers, or BibTeX entries.
+        check: Raises for the first setting that breaks a rule of its own.
+        needs: MiB that it takes at its smallest: programs, the compiler's work, libraries. Between
+            a process that finds all programs in the cache on disk and one that compiles them, on
+            two cores of x86-64 with JAX 0.10.
+        arrays: settings -> bytes of its largest arrays, by their shapes.
+        code: () -> digests of a user's code, by module; the package's own has its version.
+    """
+
+    name: str
+    settings: type[AttackSettings]
+    does: str
+    run: Callable[[Any, Any, Any], None]
+    units: dict[str, str]
+    about: str
+    papers: tuple[str, ...]
+    check: Callable[[Any], None] = lambda config: None
+    needs: int = 200
+    arrays: Callable[[Any], int] = lambda config: 0
+    code: Callable[[], dict[str, str]] = dict
+
+    def checked(self, config: AttackSettings) -> None:
+        """Raise `ConfigurationError` for the first setting that breaks a rule."""
+        check_seed(config)
+        values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        for name in filter(values.__contains__, _CHOICES):
+            _check_choice(values[name], name)
+        if "dropout_rates" in values:
+            _check_population(config)
+        check_least(config, **{name: least for name, least in _LEAST.items() if name in values})
+        for name in filter(values.__contains__, _NUMBERS):
+            check_number(values[name], name, *_NUMBERS[name])
+        for name in _FILES:
+            if (path := values.get(name)) is not None:
+                is_array = path.is_file() and path.suffix in (".npy", ".npz")
+                require(is_array, name, "must be an existing .npy or .npz file", str(path))
+        self.check(config)
+
+    def memory_bytes(self, config: Any) -> int:
+        """Return about how much memory it needs beyond what an idle process with JAX holds.
+
+        Within a factor of 3 above what a process takes, and 1.5 below it. Nothing is compiled or
+        trained for it.
+
+        Raises:
+            ConfigurationError: If its data set is not there.
+        """
+        return self.needs * 2**20 + self.arrays(config)
+
+
+def late(name: str) -> Callable[..., Any]:
+    """Return what calls a function of `study.attack`, as "_module.function", and loads it then."""
+    module, _, function = name.partition(".")
+
+    def call(*values: Any) -> Any:
+        own = importlib.import_module(f"{__package__}.attack.{module}")
+        return getattr(own, function)(*values)
+
+    return call
+
+
+def plain(*names: str) -> dict[str, str]:
+    """Return numbers without units."""
+    return dict.fromkeys(names, "1")
+
+
+# What a setting of each name keeps, whatever the attack.
+_LEAST = {
+    "num_clients": FEWEST_IN_A_SUM,
+    "cohort_size": FEWEST_IN_A_SUM,
+    "num_summed": FEWEST_IN_A_SUM,
+    "warm_up": 0,
+    "target": 0,
+    "client_size": 2,
+    "num_shadows": 2,
+} | dict.fromkeys(
+    ("rounds", "window", "interval", "dim", "restarts", "num_images", "iterations", "batch_size",
+     "num_epochs", "num_targets", "hidden_size", "trials", "trainings"), 1)  # fmt: skip
+IS_POSITIVE = ("must be finite and positive", POSITIVE)
+NOT_NEGATIVE = ("must be finite, from 0", 0.0)
+_NUMBERS: dict[str, tuple[Any, ...]] = {
+    "learning_rate": IS_POSITIVE,
+    "shift": IS_POSITIVE,
+    "noise_multiplier": IS_POSITIVE,
+    "clip_norm": IS_POSITIVE,
+    "spread": IS_POSITIVE,
+    "connection_probability": ("must lie in (0, 1]", POSITIVE, 1.0),
+    "label_noise": ("must lie in [0, 1]", 0.0, 1.0),
+} | dict.fromkeys(("ridge", "noise", "drift", "seconds", "smoothness"), NOT_NEGATIVE)
+_CHOICES = ("schemes", "seen", "methods", "pads", "others", "clients",
+            "false_positive_rates")  # fmt: skip
+_FILES = ("aggregates", "participation", "updates", "counts")
+
+
+def _check_choice(values: tuple[Any, ...], name: str) -> None:
+    require(len(values) >= 1, name, "must name at least one", values)
+    require(len(set(values)) == len(values), name, "must not repeat", values)
+
+
+def _check_population(config: Any) -> None:
+    check_sizes(config)
+    for rate in config.dropout_rates:
+        require(0 <= rate < 1, "dropout_rates", "must lie in [0, 1)", rate)
+    parse_availability(config.availability, config.dropout_rates)
+    for text in config.schemes:
+        parse_scheme(text).check(config.num_clients, config.cohort_size)

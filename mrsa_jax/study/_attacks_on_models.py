@@ -1,0 +1,250 @@
+"""Attacks on updates, models and rounds: settings, rules, rows; nothing here imports JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Literal
+
+from mrsa_jax._checks import check_number
+from mrsa_jax._errors import require
+from mrsa_jax._flags import Folder, Name
+from mrsa_jax.study._attack_rows import (
+    IS_POSITIVE,
+    NOT_NEGATIVE,
+    AttackRow,
+    AttackSettings,
+    late,
+    plain,
+)
+from mrsa_jax.study._training_config import ModelName
+
+_PICTURES = (".png", ".jpg", ".jpeg")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientsConfig(AttackSettings):
+    """Look for the images behind an update, or behind a sum of several clients' updates.
+
+    An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of few updates
+    too, but not whose they are; an upload under pads shows nothing.
+      mrsa-jax attack gradients
+      mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --restarts 8
+      mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
+      mrsa-jax attack gradients --folder ~/pictures --method euclidean
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/gradients")
+    photo: Literal["flower", "china"] | None = None
+    """Invert scikit-learn's sample photographs, this one first, in 32 x 32 pixels; flower if
+    neither --dataset nor --folder is given."""
+    dataset: Name = None
+    """Invert images of a data set instead (mrsa-jax data list)."""
+    folder: Folder = None
+    """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg)."""
+    seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
+    """What the adversary has: one client's update as it is, under its pads, or the clients' sum."""
+    num_summed: int = 2
+    """Clients in the sum, T."""
+    num_images: int = 1
+    """Images of each client, all in one step of SGD."""
+    model: ModelName = "smooth_lenet"
+    """The model, as it is at the start of training; smooth_lenet is Zhu et al.'s."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    method: Literal["cosine", "euclidean"] = "cosine"
+    """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
+    iterations: int = 1200
+    """Steps of the optimizer."""
+    restarts: int = 2
+    """Random starts, side by side; the one that fits best is taken."""
+    step_size: float = 0.1
+    """Of signed Adam; L-BFGS chooses its own."""
+    smoothness: float = 1e-5
+    """Weight of the total variation."""
+    known_labels: bool = False
+    """Tell the adversary the labels, which it infers from the last bias otherwise."""
+
+
+def _check_gradients(config: GradientsConfig) -> None:
+    check_number(config.step_size, "step_size", *NOT_NEGATIVE)
+    given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
+    rule = "must be left out where the images are from elsewhere"
+    require(len(given) <= 1, given[0] if given else "photo", rule, *given)
+    if config.folder is not None:
+        rule = f"must be a folder with pictures ({', '.join(_PICTURES)})"
+        require(bool(pictures(config.folder)), "folder", rule, str(config.folder))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelInversionConfig(AttackSettings):
+    """Draw what a model takes for the typical image of each class: a digit, or a face.
+
+    Softmax regression shows its classes (Fredrikson et al. 2015): a face where a class is a person.
+      mrsa-jax attack model-inversion
+      mrsa-jax attack model-inversion --dataset olivetti --num-epochs 50 --num-clients 4
+      mrsa-jax attack model-inversion --connection-probability 0.7 --num-clients 40
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
+    dataset: str = "mnist_5k"
+    """mnist_5k, digits, olivetti (faces), or another set (mrsa-jax data list)."""
+    seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
+    """Whose model: a client's as it is, a client's under its pads, or the mean of all clients'."""
+    num_clients: int = 10
+    """Clients of the round; each holds an equal part of the data."""
+    connection_probability: float = 1.0
+    """Chance that two clients share a pad: 1 is SecAgg, less is CCESA."""
+    learning_rate: float = 0.05
+    """Step size of the clients' SGD."""
+    num_epochs: int = 10
+    """Local epochs."""
+    iterations: int = 500
+    """Most steps of the attack."""
+    step_size: float = 0.02
+    """Length of its steps, as a share of the pixels' range."""
+    smoothness: float = 0.0
+    """Weight of the total variation."""
+
+
+def _check_model_inversion(config: ModelInversionConfig) -> None:
+    check_number(config.step_size, "step_size", *IS_POSITIVE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MembershipConfig(AttackSettings):
+    """Tell whether samples were among those that a client trained on.
+
+    A model that knows its samples by heart gives them away; AUC 0.5 is chance.
+      mrsa-jax attack membership
+      mrsa-jax attack membership --methods loss --num-epochs 100 --label-noise 0
+      mrsa-jax attack membership --seen sum --num-summed 8
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/membership")
+    methods: tuple[Literal["loss", "shadow", "likelihood_ratio"], ...] = (
+        "loss",
+        "shadow",
+        "likelihood_ratio",
+    )
+    """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
+    seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
+    """What the adversary has: one client's model as it is, under its pads, or in a sum."""
+    num_summed: int = 4
+    """Clients in the sum, T."""
+    dataset: str = "digits"
+    """Data that the clients train on (mrsa-jax data list)."""
+    label_noise: float = 0.3
+    """Share of wrong labels, which a model can only know by heart."""
+    model: ModelName = "mlp"
+    """What they train."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    batch_size: int = 10
+    """Samples in a minibatch."""
+    num_epochs: int = 30
+    """Local epochs: the more, the more a model knows by heart."""
+    client_size: int = 50
+    """Samples of a client, and of each shadow model."""
+    num_targets: int = 2
+    """Clients attacked; scores are of all of them together."""
+    num_shadows: int = 16
+    """Shadow models of the adversary."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InconsistencyConfig(AttackSettings):
+    """A malicious server sends one client the model, the others one that teaches them nothing.
+
+    Outside the papers' threat model: the server lies (Pasquini et al. 2022). The others' updates
+    are zero, so the sum is the target's. Pads bound to the model's hash do not cancel then.
+      mrsa-jax attack inconsistency
+      mrsa-jax attack inconsistency --cohort-size 20 --target 7 --pads bound
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
+    pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
+    """SecAgg as it is, and with pads bound to a hash of the model that a client was sent."""
+    cohort_size: int = 8
+    """Clients of the round, with real messages and cryptography."""
+    target: int = 0
+    """The one that the server is after, 0 to --cohort-size - 1."""
+    dataset: str = "digits"
+    """Data that the clients train on (mrsa-jax data list)."""
+    hidden_size: int = 32
+    """Width of the model's hidden layer; its closed rectifiers silence the others."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    num_epochs: int = 1
+    """Local epochs."""
+
+
+def _check_inconsistency(config: InconsistencyConfig) -> None:
+    rule = "must be one of the round's clients, below --cohort-size"
+    require(config.target < config.cohort_size, "target", rule, config.target, config.cohort_size)
+
+
+def pictures(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Return a folder's pictures in the order of their names."""
+    if not folder.is_dir():
+        return []
+    return sorted(one for one in folder.iterdir() if one.suffix.lower() in _PICTURES)
+
+
+ROWS = (
+    AttackRow(
+        "gradients",
+        GradientsConfig,
+        "images, from one update or a sum of several",
+        late("_gradients.run"),
+        {
+            "images": "images",
+            "psnr_db": "dB",
+            "best_psnr_db": "dB",
+            **plain("ssim", "mse", "distance", "restarts"),
+        },
+        "attack on updates",
+        ("geiping2020inverting", "zhu2019deep"),
+        check=_check_gradients,
+        needs=520,
+        arrays=late("_gradients.arrays"),
+    ),
+    AttackRow(
+        "model-inversion",
+        ModelInversionConfig,
+        "a typical image of each class, from a model",
+        late("_model_inversion.run"),
+        {
+            **dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
+            **plain("confidence", "likeness"),
+        },
+        "attack on models",
+        ("fredrikson2015model",),
+        check=_check_model_inversion,
+        needs=350,
+        arrays=late("_model_inversion.arrays"),
+    ),
+    AttackRow(
+        "membership",
+        MembershipConfig,
+        "whether a sample was among those trained on",
+        late("_membership.run"),
+        plain("accuracy", "plus_minus", "precision", "recall", "auc", "tpr_at_0.1%", "tpr_at_1%"),
+        "attack on models",
+        ("carlini2022membership",),
+        needs=450,
+        arrays=late("_membership.arrays"),
+    ),
+    AttackRow(
+        "inconsistency",
+        InconsistencyConfig,
+        "a server that breaks the protocol, and the defence",
+        late("_inconsistency.run"),
+        {"clients": "clients", **plain("error", "recovered")},
+        "attack by a server that sends different models",
+        ("pasquini2022eluding",),
+        check=_check_inconsistency,
+        needs=200,
+        arrays=late("_inconsistency.arrays"),
+    ),
+)

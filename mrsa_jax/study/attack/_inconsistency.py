@@ -1,0 +1,66 @@
+"""A malicious server, which sends one client the model and the others one that is silent."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax import attacks, federated, quantize
+from mrsa_jax._streams import as_key
+from mrsa_jax.study._attacks_on_models import InconsistencyConfig
+from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._memory import data_of
+
+if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
+    from mrsa_jax.study._progress import Progress
+
+
+def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress) -> None:
+    """Send a target the model and the others a silent one, through the real protocol."""
+    report.title = "A malicious server: the target's update, read off a sum of several"
+    dataset, clients = _scene.dealt_out(config, config.cohort_size)
+    shape = tuple(dataset.train_inputs.shape[1:])
+    model = federated.mlp(dataset.num_classes, hidden_sizes=(config.hidden_size,))
+    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=10)
+    levels = 2**16 + 1  # 0 is a level: silent clients add nothing
+    quantizer = quantize.stochastic(levels, 1.0)
+    bits = (config.cohort_size * (levels - 1)).bit_length()
+    progress.stage("rounds", len(config.pads))
+    for done, name in enumerate(config.pads):
+        attack = attacks.model_inconsistency(
+            model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
+        )
+        found = attack.run(
+            as_key(config.seed), start, clients, range(config.cohort_size), config.target
+        )
+        row = {
+            "pads": "bound to the model" if name == "bound" else "plain SecAgg",
+            "clients": config.cohort_size,
+            "target": config.target,
+            "status": found.status.name,
+            "error": found.error,
+            "recovered": found.error < 0.05,
+        }
+        report.scores.append(row)
+        report.arrays[f"update_{name}"] = found.update
+        progress.update(done + 1, len(config.pads))
+    report.sentences += [
+        "The error is of the target's update, relative and squared; the sum with pads that do not "
+        "cancel is uniform in the ring. Clients who compare a hash of the model, or bind their "
+        "pads to it, are not fooled."
+    ]
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def arrays(config: Any) -> int:
+    """Return the arrays of the malicious server: real messages of all clients."""
+    pool, shape, classes = data_of(config.dataset, None, config.seed)
+    dim = math.prod(shape) * config.hidden_size + config.hidden_size * (1 + classes) + classes
+    return pool + 4 * dim * (_OF_SENDER * config.cohort_size + _OF_MESSAGES)
+
+
+_OF_SENDER = 8  # arrays like the update, of each client
+_OF_MESSAGES = 20  # and of the one whose message is made or undone
