@@ -46,6 +46,16 @@ def test_evaluation_equals_the_definition(batch_size: int) -> None:
     assert loss == pytest.approx(-log_likelihood[np.arange(50), labels].mean(), rel=1e-5)
 
 
+def test_padding_is_neither_right_nor_wrong() -> None:
+    """A model of zeros answers 0 to all of three samples, and to what fills the second batch."""
+    labels = np.array([1, 2, 1], np.int32)
+    inputs = np.ones((3, 2, 2, 1), np.float32)
+    model, zeros = mj.federated.logistic(3), np.zeros(15, np.float32)
+    accuracy, loss = mj.federated.evaluate(model, zeros, inputs, labels, batch_size=2)
+    assert accuracy == 0.0
+    assert loss == pytest.approx(np.log(3))
+
+
 def test_plain_average_adds_the_mean_update() -> None:
     parameters, update = jnp.array([1.0, 2.0]), jnp.array([0.5, -1.0])
     state = PLAIN_AVERAGE.init(parameters)

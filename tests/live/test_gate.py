@@ -102,6 +102,15 @@ def test_by_hand() -> None:
     assert set(refused.leave_out) == {"x", "y", "z"}
 
 
+def test_what_is_not_proven_is_a_breach() -> None:
+    """Of weak T between 3 and 4, 3 is known, 4 is not, and 5 is missed."""
+    figures = _history.Figures(3, 4, 3, np.zeros(9, bool), None)
+    said = [live.Gate(fail_below=bar)._weak_breach(figures, "is") for bar in (3, 4, 5)]
+    more = " at this effort: 4 is not proven, more effort may decide"
+    between = "weak T is between 3 and 4"
+    assert said == ["", f"{between}{more}", f"{between}, below 5"]
+
+
 def dataclasses_replaced(state: live.GateState, **changes: Any) -> live.GateState:
     return live.GateState(**{**vars(state), **changes})
 

@@ -228,6 +228,13 @@ def test_points_over_logarithmic_axes_with_curves_by_name() -> None:
     plt.close("all")
 
 
+def test_accuracy_over_an_axis_is_in_percent() -> None:
+    table = pd.DataFrame({"dropout_rate": [0.0, 0.1, 0.3], "accuracy": [0.75, 0.5, 0.25]})
+    ax = plotting.plot_points(table, "accuracy", x="dropout_rate")
+    np.testing.assert_array_equal(ax.get_lines()[0].get_ydata(), [75, 50, 25])
+    plt.close("all")
+
+
 def test_many_points_have_no_marks_and_panels_that_share_an_axis_hold_both() -> None:
     table = pd.DataFrame({"x": range(100), "y": np.linspace(0, 50, 100)})
     with plotting.style():
