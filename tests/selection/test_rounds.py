@@ -221,8 +221,8 @@ class _ByTheKey:
 
 
 def test_losses_of_a_round_are_drawn_by_its_own_key() -> None:
-    selector, online = selection.bernoulli(8, 1.0), availability.independent(0.0)
-    played = rollout_rounds(3, selector, online, _ByTheKey(), 3, policy="ignore", blocks=1)
+    selector, everybody = selection.bernoulli(8, 1.0), availability.replay(np.ones((1, 8), bool))
+    played = rollout_rounds(3, selector, everybody, _ByTheKey(), 3, policy="ignore", blocks=1)
     for j, survivors in enumerate(np.asarray(played.survivors)):
         key = round_key(trial_key(as_key(3), 0), j, Stream.STEPS)
         word = int(jax.random.key_data(key)[0])
