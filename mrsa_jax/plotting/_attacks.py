@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import _gaussian
+from mrsa_jax.plotting._axes import draw
+from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._colours import scheme_colour
 from mrsa_jax.plotting._names import legend, short
 from mrsa_jax.plotting._style import caption, drawing, scheme_line
@@ -15,7 +18,100 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+Rows = Sequence[Mapping[str, Any]]
+
 _LEAST = 1e-6  # smaller errors are drawn in the first bin of a histogram by scheme
+_TINY = 1e-12  # of an error on a logarithmic axis
+
+
+def errors_line(label: str, errors: Any) -> Line:
+    """Return errors in rising order: how many clients are known how well."""
+    known = np.sort(np.ravel(np.asarray(errors, float)))
+    known = known[np.isfinite(known)]
+    share = 100 * (np.arange(known.size) + 1) / max(known.size, 1)
+    return Line(label, share, np.maximum(known, _TINY))
+
+
+def errors_chart(title: str, caption: str, lines: Sequence[Line]) -> Chart:
+    """Return the chart of what `errors_line` returns."""
+    return Chart(title, caption, lines, "clients (%)",
+                 "relative squared error (log axis)", is_log_y=True, y_range=(1.0,), whole="",
+                 rules=((1.0, "1: nothing learnt"),))  # fmt: skip
+
+
+def members_chart(summary: Rows) -> Chart:
+    """Return how well each method tells members from others, by what the server sees."""
+    seen = list(dict.fromkeys(str(row["seen"]) for row in summary))
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in summary):
+        own, name = [row for row in summary if row["method"] == method], spoken(method)
+        words = [f"{name}, {row['seen']}: AUC {size(row['auc']):.3g}, right about "
+                 f"{100 * size(row['accuracy']):.3g} %" for row in own]  # fmt: skip
+        x, y = [float(seen.index(str(row["seen"]))) for row in own], [size(r["auc"]) for r in own]
+        lines.append(Line(name, x, y, kind="marks", words=words))
+    caption = (
+        "Area under the curve of true against false positives: 1 tells every member of a client's "
+        "training data from every other sample, 0.5 is a guess."
+    )
+    return Chart("How well members are told from others", caption, lines, "what the server sees",
+                 "AUC", y_range=(0.4, 1.0), whole="", rules=((0.5, "0.5: a guess"),),
+                 ticks=[(float(k), name) for k, name in enumerate(seen)],
+                 are_schemes=False)  # fmt: skip
+
+
+def rates_chart(scores: Rows, others: str = "") -> Chart:
+    """Return measured rates with their intervals beside the formula's, two lines for a client.
+
+    Args:
+        scores: Rows of an attack that tells apart, of any schemes.
+        others: What is said of the other clients' updates.
+    """
+    lines = []
+    least = min(float(row["fpr"]) for row in scores)
+    along = np.logspace(np.log10(least), np.log10(0.999), 60)
+    for label, whose in dict.fromkeys((str(row["scheme"]), str(row["whose"])) for row in scores):
+        rows = [row for row in scores if row["scheme"] == label and row["whose"] == whose]
+        rows = sorted(rows, key=lambda row: float(row["fpr"]))
+        x, y, low, high = (
+            np.array([np.nan if row[name] is None else row[name] for row in rows], float)
+            for name in ("fpr", "tpr", "lower", "upper")
+        )
+        width = "main" if whose == "worst" else "thin"
+        formula = 100 * _gaussian.true_positive_rate(size(rows[0]["mu"]), along)
+        lines.append(Line(label, along, formula, f"{whose} client, formula",
+                          weight=f"{width} dashed"))  # fmt: skip
+        lines.append(Line(label, x, 100 * y, f"{whose} client", 100 * low, 100 * high,
+                          weight=f"{width} solid"))  # fmt: skip
+    told = "Gaussian" if others == "gaussian" else others
+    given = f", if the others' updates are {told}," * bool(told)
+    caption = (
+        f"How often a shift is found, with 95 % intervals (dashed: the formula){given} at the "
+        "false alarms that are allowed. Chance finds as often as it gives false alarms."
+    )
+    return Chart("Found, by false alarms" + f" ({told} updates)" * bool(told), caption, lines,
+                 "rate of false positives (log axis)", "found (%)", is_log_x=True,
+                 y_range=(0.0, 100.0), whole="")  # fmt: skip
+
+
+def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Plot rates of true against false positives: the formula's (dashed), and as measured.
+
+    Args:
+        data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme, whose, mu,
+            fpr, tpr, and the interval's lower and upper.
+        ax: Where to draw; a figure of its own when None.
+    """
+    return draw(rates_chart(data.to_dict("records")), ax=ax)
+
+
+def size(value: Any) -> float:
+    """Return a number of a score, infinite where JSON has none."""
+    return float("inf") if value is None else float(value)
+
+
+def spoken(name: Any) -> str:
+    """Return a name as words."""
+    return str(name).replace("_", " ")
 
 
 def plot_error_histogram(
@@ -62,42 +158,3 @@ def _legend(ax: Axes) -> None:
         ax.legend(loc="best")
     else:
         legend(ax)
-
-
-def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot rates of true against false positives: the formula's as curves, measured as points.
-
-    Args:
-        data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme, whose, mu,
-            fpr, tpr, and the interval's lower and upper.
-        ax: Where to draw; a figure of its own when None.
-    """
-    with drawing(ax) as ax:
-        least = float(data["fpr"].min()) / 2
-        rates = np.logspace(np.log10(least), 0, 200)[:-1]
-        ax.plot(rates, rates, color="#777777", lw=0.8, ls=":", label="chance")
-        for (label, whose), rows in data.groupby(["scheme", "whose"], sort=False):
-            colour, mu = scheme_colour(str(label)), float(rows["mu"].iloc[0])
-            is_worst = whose == "worst"
-            ax.plot(
-                rates, _gaussian.true_positive_rate(mu, rates), color=colour, lw=1.4,
-                ls="-" if is_worst else "--",
-            )  # fmt: skip
-            middle = rows["tpr"]
-            ends = [middle - rows["lower"], rows["upper"] - middle]
-            words = f"{short(str(label))}, {whose} client: mu = {mu:.3g}"
-            ax.errorbar(
-                rows["fpr"], middle, ends, color=colour, ls="none", capsize=2.5,
-                marker="o" if is_worst else "s", ms=4.5, mfc=colour if is_worst else "white",
-                label=words,
-            )  # fmt: skip
-        ax.set(
-            xscale="log",
-            xlim=(least, 1),
-            ylim=(0, 1.02),
-            xlabel="rate of false positives",
-            ylabel="rate of true positives",
-        )
-        caption(ax, "True against false positives: the formula's as curves, measured as points.")
-        _legend(ax)
-    return ax

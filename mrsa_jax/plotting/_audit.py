@@ -1,20 +1,67 @@
 """Figures of an audit: who is exposed by when, and the bounds of privacy over the rounds of a log.
 
-Both take a tidy data frame with a row for each round, as `mrsa-jax audit --out` writes it.
+All take columns with a value for each round, as `mrsa-jax audit --out` writes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._names import legend
-from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, nobody, whole_numbers
+from mrsa_jax.plotting._axes import draw
+from mrsa_jax.plotting._chart import Chart, Line
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+EXPOSED = "Exposed clients"
+WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
+_PRIVACY_WORDS = (
+    "Weak T after each round: the fewest clients in any combination of the sums so far, between "
+    "its bounds (before the last round with error chance below 2^-30); 1 means that somebody is "
+    "exposed. Strong T: the fewest clients whom no combination tells apart. Hidden among: as in a "
+    "sum of how many clients the worst hidden client is."
+)
+_EXPOSED_WORDS = (
+    "Clients whose own update could be solved for after each round: a combination of the sums so "
+    "far is theirs alone."
+)
+
+
+def exposure_chart(data: Mapping[str, Any], num_clients: int | None = None) -> Chart:
+    """Return who is exposed by when; all clients of the log are a level, where they are known."""
+    rounds, label = _rounds(data)
+    line = Line(EXPOSED, rounds, np.asarray(data["exposed_clients"], float), kind="step")
+    rules = () if num_clients is None else ((float(num_clients), "all clients of the log"),)
+    return Chart(
+        EXPOSED, _EXPOSED_WORDS, [line], label, "exposed clients", whole="xy",
+        y_range=(0.0, *(level for level, _ in rules)), rules=rules, empty="nobody is exposed",
+        are_schemes=False,
+    )  # fmt: skip
+
+
+def privacy_chart(data: Mapping[str, Any]) -> Chart:
+    """Return weak T after each round, and strong T and hidden among where they are known."""
+    rounds, label = _rounds(data)
+    lower, upper = (_above_zero(data[name]) for name in ("weak_lower", "weak_upper"))
+    lines = [Line(WEAK, rounds, upper, kind="step")]
+    if (lower < upper).any():
+        lines = [
+            Line(WEAK, rounds, lower, "at least", lower, upper, "step"),
+            Line(WEAK, rounds, upper, "at most", kind="step"),
+        ]
+    for series, name in ((STRONG, "strong_privacy"), (HIDDEN, "hidden_among_worst")):
+        own = _above_zero(data[name]) if name in data else np.zeros(0)
+        if np.isfinite(own).any():
+            lines.append(Line(series, rounds, own, kind="step"))
+    return Chart(
+        "Weak T, strong T, and among how many the worst client is hidden", _PRIVACY_WORDS, lines,
+        label, "clients", rules=((1.0, "1: somebody is exposed"),), are_schemes=False,
+        names_lines=True,
+    )  # fmt: skip
 
 
 def plot_audit_exposure(
@@ -27,31 +74,13 @@ def plot_audit_exposure(
         num_clients: All of them, drawn as a line.
         ax: Where to draw; a figure of its own when None.
     """
-    with drawing(ax) as ax:
-        rounds, label = _rounds(data)
-        exposed = data["exposed_clients"].to_numpy(float)
-        ax.fill_between(rounds, 0, exposed, step="post", color=WARNING, alpha=0.2, lw=0)
-        mark: dict[str, Any] = {"marker": "o", "ms": 5} if len(rounds) == 1 else {}
-        ax.plot(rounds, exposed, color=WARNING, drawstyle="steps-post", **mark)
-        if num_clients is not None:
-            ax.axhline(num_clients, color="#555555", lw=1, ls=":")
-            ax.annotate("all clients of the log", (0.01, num_clients), xytext=(0, 3),
-                        xycoords=("axes fraction", "data"), textcoords="offset points",
-                        fontsize=8, color="#555555")  # fmt: skip
-        nobody(ax, exposed, "nobody is exposed")
-        ax.margins(x=0)
-        ax.set(xlabel=label, ylabel="exposed clients")
-        top = 1.14 * max(float(exposed.max()), num_clients or 1)
-        ax.set_ylim(-0.02 * top, top)  # a line at 0 is seen above the axis
-        caption(ax, "Clients whose own update follows from the sums.")
-        whole_numbers(ax.xaxis, ax.yaxis)
-    return ax
+    return draw(exposure_chart(data.to_dict("list"), num_clients), ax=ax)
 
 
 def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot weak T after each round of a log, and strong T and hidden among where they are known.
 
-    Weak T lies in the band; a thick line is drawn where its edges meet.
+    Weak T lies in the band between its bounds, where these differ.
 
     Args:
         data: Columns round, weak_lower, weak_upper and maybe strong_privacy and
@@ -59,42 +88,20 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             Rounds without numbers are counted from 1.
         ax: Where to draw; a figure of its own when None.
     """
-    with drawing(ax) as ax:
-        rounds, label = _rounds(data)
-        lower, upper = (_above_zero(data[name]) for name in ("weak_lower", "weak_upper"))
-        step: dict[str, Any] = {"drawstyle": "steps-post", "color": SHADES[2]}
-        mark: dict[str, Any] = {"marker": "o", "ms": 5} if len(rounds) == 1 else {}
-        ax.fill_between(rounds, lower, upper, step="post", color=SHADES[1], alpha=0.3, lw=0,
-                        label="weak T lies in here")  # fmt: skip
-        for edge in (lower, upper):
-            ax.plot(rounds, edge, lw=0.6, **step)
-        exact = np.where(lower == upper, upper, np.nan)
-        ax.plot(rounds, exact, lw=2.4, label="weak T, where the bounds meet", **step, **mark)
-        if "strong_privacy" in data and data["strong_privacy"].notna().any():
-            strong = _above_zero(data["strong_privacy"])
-            ax.plot(rounds, strong, color="#000000", ls=(0, (4, 2)), lw=1.2,
-                    drawstyle="steps-post", label="strong T", **mark)  # fmt: skip
-        if "hidden_among_worst" in data and data["hidden_among_worst"].notna().any():
-            ax.plot(rounds, _above_zero(data["hidden_among_worst"]), color="#009E73", lw=2.4,
-                    drawstyle="steps-post", label="worst client hidden among", **mark)  # fmt: skip
-        highest = float(np.nanmax(upper)) if np.isfinite(upper).any() else 1.0
-        ax.axhline(2, color=WARNING, lw=1, ls=":", label="weak T below: somebody is exposed")
-        ax.set(xlabel=label, ylabel="clients", ylim=(0, max(1.1 * highest, 2.5)))
-        caption(ax, "Weak T, strong T, and among how many the worst client is hidden.")
-        legend(ax)
-        whole_numbers(ax.xaxis, ax.yaxis)
-    return ax
+    return draw(privacy_chart(data.to_dict("list")), ax=ax)
 
 
-def _rounds(data: pd.DataFrame) -> tuple[np.ndarray, str]:
+def _rounds(data: Mapping[str, Any]) -> tuple[np.ndarray, str]:
     """Return where the rounds stand on the axis: at their numbers, if these rise."""
-    if data["round"].dtype.kind in "iuf":
-        numbers = data["round"].to_numpy(float)
-        if np.isfinite(numbers).all() and (np.diff(numbers) > 0).all():
-            return numbers, "round"
-    return np.arange(1, len(data) + 1, dtype=float), "rounds of the log, counted from 1"
+    try:
+        numbers = np.asarray(data["round"], float)
+    except ValueError:
+        numbers = np.zeros(0)
+    if numbers.size and np.isfinite(numbers).all() and (np.diff(numbers) > 0).all():
+        return numbers, "round"
+    return np.arange(1.0, len(data["round"]) + 1), "rounds of the log, counted from 1"
 
 
-def _above_zero(values: pd.Series) -> np.ndarray:
-    plain = values.to_numpy(float)
-    return np.where(plain > 0, plain, np.nan)
+def _above_zero(values: Any) -> np.ndarray:
+    known = np.asarray(values, float)
+    return np.where(known > 0, known, np.nan)

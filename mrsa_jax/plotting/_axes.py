@@ -121,7 +121,7 @@ def _few_decades(axis: Any) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
     decades = float(np.ptp(np.log10(axis.get_view_interval())))
-    if decades < 2:
+    if decades < 1.5:
         subs = (1.0, 2.0, 5.0) if decades > 0.9 else (1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
         axis.set_major_locator(LogLocator(subs=subs))
         axis.set_minor_locator(NullLocator())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax.plotting._attacks import errors_chart, errors_line
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
 
@@ -226,20 +227,14 @@ def _drift(results: xr.Dataset) -> Chart:
 
 def _reconstruction(results: xr.Dataset) -> Chart:
     """Return each scheme's errors in rising order: how many clients are known how well."""
-    lines = []
-    for label in _labels(results):
-        errors = np.sort(results["reconstruction_error"].sel(scheme=label).values.ravel())
-        errors = errors[np.isfinite(errors)]
-        share = 100 * (np.arange(errors.size) + 1) / max(errors.size, 1)
-        lines.append(Line(label, share, np.maximum(errors, 1e-12)))
+    errors = results["reconstruction_error"]
+    lines = [errors_line(label, errors.sel(scheme=label).values) for label in _labels(results)]
     caption = (
         "Relative squared error of each client's update as the server's least squares reconstructs "
         "it, clients in the order of their errors, models frozen over the whole history (the worst "
         "case); 1 means nothing was learnt beyond zero."
     )
-    return Chart("Updates reconstructed by least squares", caption, lines, "clients (%)",
-                 "relative squared error (log axis)", is_log_y=True, y_range=(1.0,), whole="",
-                 rules=((1.0, "1: nothing learnt"),))  # fmt: skip
+    return errors_chart("Updates reconstructed by least squares", caption, lines)
 
 
 _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {

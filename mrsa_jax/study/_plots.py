@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import plotting
-from mrsa_jax.study._attack_charts import ERRORS, FOUND, is_told_apart
+from mrsa_jax.plotting._attacks import Rows
+from mrsa_jax.plotting._axes import draw
+from mrsa_jax.study._attack_charts import attack_charts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,28 +22,15 @@ _SIZES = {"num_clients": "N", "cohort_size": "K"}
 _SHOWN = ("weak_lower", "strong_privacy", "hidden_worst", "cardinality", "cardinality_interval")
 
 
-def attack_plots(scores: Sequence[Mapping[str, Any]]) -> Plots:
+def attack_plots(summary: Rows, scores: Rows) -> Plots:
     """Return what draws an attack's figures; nothing where its scores are of images.
 
     Args:
+        summary: A row for each thing that was attacked.
         scores: A row for each client, or for each rate of false positives.
     """
-    import pandas as pd
-
-    rows = pd.DataFrame([dict(row) for row in scores])
-    if is_told_apart(scores):
-        rows["mu"] = rows["mu"].astype(float).fillna(float("inf"))  # JSON has no infinity
-        kinds = list(dict.fromkeys(rows["others"]))
-        return {
-            f"{FOUND}_{kind}" if len(kinds) > 1 else FOUND: functools.partial(
-                plotting.plot_roc, rows[rows["others"] == kind]
-            )
-            for kind in kinds
-        }
-    if not {"scheme", "error"} <= set(rows):
-        return {}
-    known = rows.dropna(subset=["error"])
-    return {ERRORS: functools.partial(plotting.plot_error_histogram, known)} if len(known) else {}
+    charts = attack_charts(summary, scores)
+    return {name: functools.partial(draw, chart) for name, chart in charts.items()}
 
 
 def audit_plots(rounds: pd.DataFrame, num_clients: int | None, *, is_exposed: bool) -> Plots:

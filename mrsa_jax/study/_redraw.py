@@ -75,7 +75,8 @@ def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
 def _plots(folder: pathlib.Path) -> Plots:
     """Return what draws the figures of a folder without a data set."""
     if (folder / "scores.json").is_file():
-        return attack_plots(read_part(folder / "scores.json", "scores")["scores"])
+        content = read_part(folder / "scores.json", "summary", "scores")
+        return attack_plots(content["summary"], content["scores"])
     if (folder / "advice.json").is_file():
         return advice_plots(read_part(folder / "advice.json", "options")["options"])
     if (folder / "recipe.csv").is_file():  # of an audit in which somebody took part

@@ -51,7 +51,12 @@ def attack_page(
     if content.get("is_complete") is False:
         words = "<p><strong>Interrupted: this is what was finished by then.</strong></p>" + words
     series = attack_series(content["summary"], content["scores"])
-    charts = attack_charts(content["summary"], content["scores"], series)
+    known = {one.label for one in series}
+    charts = {
+        name: chart
+        for name, chart in attack_charts(content["summary"], content["scores"]).items()
+        if known.issuperset(chart.series)
+    }
     lines = legend(series, "What was attacked") if series else ""
     told = verdicts(attack_verdicts(content["summary"], content["scores"]))
     glance = told + opening(list(charts.values()), series) + lines

@@ -9,9 +9,9 @@ from typing import Any
 
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax._html import hidden_words, number, shown, tidy
+from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, WEAK, exposure_chart, privacy_chart
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _report
-from mrsa_jax.study._audit_figures import EXPOSED, PRIVACY, QUESTIONS, audit_charts
 from mrsa_jax.study._chart_look import Series, legend
 from mrsa_jax.study._page import (
     Section,
@@ -22,6 +22,13 @@ from mrsa_jax.study._page import (
     verdicts,
 )
 
+_PRIVACY = "weak_privacy"  # the chart that the page opens with
+_QUESTIONS = {
+    WEAK: "weak T",
+    STRONG: "strong T",
+    HIDDEN: "worst client hidden",
+    EXPOSED: "exposed clients",
+}  # the line of the summary that each curve belongs to
 _MOST_ROWS = 200
 _MOST_DIGITS = 60  # of a coefficient in a table; recipe.csv has all of them
 
@@ -54,10 +61,10 @@ def audit_page(
         "What the sums give away",
     )
     answers = {row["question"]: row for row in content["summary"]}
-    charts = audit_charts(folder / "rounds.csv")
+    charts = _charts(folder / "rounds.csv", findings.get("num_clients"))
     series = _series(charts, answers, findings)
-    first = [chart for name, chart in charts.items() if name == PRIVACY]
-    others = {name: chart for name, chart in charts.items() if name != PRIVACY}
+    first = [chart for name, chart in charts.items() if name == _PRIVACY]
+    others = {name: chart for name, chart in charts.items() if name != _PRIVACY}
     glance = _verdict(content) + opening(first, series) + legend(series, "What the lines are")
     sections = [
         Section("At a glance", glance),
@@ -71,6 +78,29 @@ def audit_page(
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
     return _report.whole_page(manifest, [str(content["title"])], sections, series=series)
+
+
+def _charts(path: pathlib.Path, num_clients: int | None) -> dict[str, Chart]:
+    """Return the charts of an audit by name; none without the table of its rounds."""
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    columns: dict[str, list[Any]] = {
+        name: [row.get(name) if name == "round" else _float(row.get(name)) for row in rows]
+        for name in (rows[0] if rows else {})
+    }
+    if not {"exposed_clients", "weak_lower", "weak_upper"} <= set(columns):
+        return {}
+    exposed = exposure_chart(columns, num_clients)
+    return {_PRIVACY: privacy_chart(columns), "exposed_clients": exposed}
+
+
+def _float(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return float("nan")
 
 
 def _verdict(content: Mapping[str, Any]) -> str:
@@ -95,7 +125,7 @@ def _series(
     labels = dict.fromkeys(label for chart in charts.values() for label in chart.series)
     found = []
     for label in labels:
-        row = answers.get(QUESTIONS.get(label, ""), {})
+        row = answers.get(_QUESTIONS.get(label, ""), {})
         words = "; ".join(str(row[part]) for part in ("answer", "how_sure") if part in row)
         verdict = None
         if label == EXPOSED:

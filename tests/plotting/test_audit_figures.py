@@ -44,29 +44,27 @@ def test_rounds_whose_names_are_no_rising_numbers_are_counted(names: list[object
     plt.close("all")
 
 
-def test_privacy_is_a_band_and_a_line_where_it_is_known() -> None:
+def test_privacy_is_a_band_between_its_bounds_and_the_curves_that_are_known() -> None:
     ax = plot_audit_privacy(DATA)
     shown = lines(ax)
-    np.testing.assert_array_equal(
-        shown["weak T, where the bounds meet"][:, 1], [np.nan, np.nan, 1, 1]
-    )
-    np.testing.assert_array_equal(shown["strong T"][:, 1], [np.nan, 2, 1, 1])
-    edges = [values[:, 1] for label, values in shown.items() if label.startswith("_")]
-    np.testing.assert_array_equal(edges, [[np.nan, 2, 1, 1], [np.nan, 3, 1, 1]])
+    np.testing.assert_array_equal(shown["Weak T, at least"][:, 1], [np.nan, 2, 1, 1])
+    np.testing.assert_array_equal(shown["Weak T, at most"][:, 1], [np.nan, 3, 1, 1])
+    np.testing.assert_array_equal(shown["Strong T"][:, 1], [np.nan, 2, 1, 1])
+    assert "Weak T" in lines(plot_audit_privacy(DATA.assign(weak_lower=DATA["weak_upper"])))
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert len(legend) == 4
+    assert legend == ["Weak T, at least", "Weak T, at most", "Strong T"]
     plt.close("all")
 
 
 def test_the_worst_client_is_drawn_where_it_is_known() -> None:
-    ax = plot_audit_privacy(DATA.assign(hidden_among_worst=[np.nan, 2.0, 1.4, 1.0]))
-    np.testing.assert_array_equal(lines(ax)["worst client hidden among"][:, 1], [np.nan, 2, 1.4, 1])
+    shown = lines(plot_audit_privacy(DATA.assign(hidden_among_worst=[np.nan, 2.0, 1.4, 1.0])))
+    np.testing.assert_array_equal(shown["Worst client hidden among"][:, 1], [np.nan, 2, 1.4, 1])
     plt.close("all")
 
 
 def test_without_strong_privacy_and_with_a_single_round() -> None:
     one = DATA.iloc[[1]].drop(columns="strong_privacy")
     ax = plot_audit_privacy(one)
-    assert "strong T" not in lines(ax)
+    assert "Strong T" not in lines(ax)
     assert plot_audit_exposure(one).get_lines()[0].get_marker() == "o"  # a step would be nothing
     plt.close("all")

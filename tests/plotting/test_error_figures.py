@@ -34,7 +34,7 @@ def test_a_histogram_has_shares_of_clients_and_the_mean() -> None:
     assert ax.get_xscale() == "log"
 
 
-def test_rates_are_points_with_intervals_on_the_formula_s_curve() -> None:
+def test_measured_rates_have_their_intervals_beside_the_formula_s_curve() -> None:
     data = pd.DataFrame(
         {
             "scheme": ["Random"] * 4,
@@ -47,15 +47,16 @@ def test_rates_are_points_with_intervals_on_the_formula_s_curve() -> None:
         }
     )
     ax = plotting.plot_roc(data)
-    legend = ax.get_legend()
-    assert legend is not None
-    words = [text.get_text() for text in legend.get_texts()]
-    assert words == ["chance", "Random, worst client: mu = inf", "Random, median client: mu = 1"]
-    curves = [line for line in ax.get_lines() if len(np.asarray(line.get_xdata())) > 100]
-    assert len(curves) == 3
-    _, exposed, median = (np.asarray(line.get_ydata(), float) for line in curves)
-    assert (exposed == 1).all()
-    rates = np.asarray(curves[2].get_xdata(), float)
-    np.testing.assert_allclose(median, stats.norm.sf(stats.norm.isf(rates) - 1), atol=1e-12)
-    points = [line for line in ax.get_lines() if line.get_marker() in ("o", "s")]
-    np.testing.assert_array_equal(np.asarray(points[1].get_ydata()), [0.4, 0.8])
+    exposed, all_found, median, some_found = (
+        np.asarray(line.get_xydata(), float) for line in ax.get_lines()
+    )
+    assert (exposed[:, 1] == 100).all()
+    assert len(exposed) > 50
+    np.testing.assert_allclose(
+        median[:, 1], 100 * stats.norm.sf(stats.norm.isf(median[:, 0]) - 1), atol=1e-10
+    )
+    np.testing.assert_allclose(all_found, [[0.1, 100], [0.5, 100]])
+    np.testing.assert_allclose(some_found, [[0.1, 40], [0.5, 80]])
+    band = ax.collections[1].get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose([band.min(), band.max()], [30, 90])
+    assert ax.get_lines()[0].get_linestyle() == ax.get_lines()[2].get_linestyle() == "--"

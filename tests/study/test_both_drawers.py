@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from mrsa_jax.plotting._attacks import errors_chart, errors_line, members_chart, rates_chart
+from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._names import short
@@ -129,4 +131,21 @@ def test_every_figure_of_a_study(trials: int) -> None:
     charts = study_charts(everything(trials))
     assert set(FIGURES) - set(charts) == ({"weak_and_hidden"} if trials > 1 else set())
     for chart in charts.values():
+        agree(chart)
+
+
+def test_every_figure_of_an_audit_and_an_attack() -> None:
+    log = {"round": [3, 9, 12, 40], "exposed_clients": [0, 0, 1, 4], "weak_lower": [-1, 2, 1, 1],
+           "weak_upper": [-1, 3, 1, 1], "hidden_among_worst": [np.nan, 2.5, 1, 1]}  # fmt: skip
+    rates = [{"scheme": label, "whose": whose, "mu": mu, "fpr": fpr, "tpr": 0.5, "lower": 0.4,
+              "upper": 0.6}
+             for label in SCHEMES for whose, mu in (("worst", None), ("median", 1.0))
+             for fpr in (0.01, 0.1, 0.5)]  # fmt: skip
+    members = [{"method": method, "seen": seen, "accuracy": 0.5, "auc": auc}
+               for method in ("loss", "shadow")
+               for seen, auc in (("plain", 0.9), ("sum", 0.5))]  # fmt: skip
+    errors = [errors_line(label, [0.5, np.nan, 1e-20, 3.0]) for label in SCHEMES]
+    for chart in (exposure_chart(log), exposure_chart(log, 9), privacy_chart(log),
+                  rates_chart(rates, "gaussian"), members_chart(members),
+                  errors_chart("Errors", "Sorted.", errors)):  # fmt: skip
         agree(chart)

@@ -17,7 +17,7 @@ from mrsa_jax.study.attack._save import save
 def attack(config: AttackSettings, found: AttackFindings, progress: Progress) -> None:
     """Run an attack and add to what was found, thing by thing; then draw it."""
     attack_of(config).run(config, found, progress)
-    found.figures |= attack_plots(found.scores)
+    found.figures |= attack_plots(found.summary, found.scores)
 
 
 def check(config: AttackSettings) -> str:
