@@ -6,6 +6,7 @@ a wheel, beside a clone, and where the package's name stands in no registry.
 
 from __future__ import annotations
 
+_TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
 EXTRAS = {
     "cuda12": "jax[cuda12]>=0.10.2,<0.13",
     "cuda13": "jax[cuda13]>=0.10.2,<0.13",
@@ -14,10 +15,11 @@ EXTRAS = {
     "jax-privacy": "jax-privacy>=2.0",
     "nvflare": "nvflare>=2.9,<2.10",
     "tensorboard": "tensorboardX>=2.6.4",
-    "tfds-prepare": "tensorflow-cpu>=2.21",
+    "tfds": _TFDS,
+    "tfds-prepare": f"tensorflow-cpu>=2.21 {_TFDS}",
     "wandb": "wandb>=0.23",
 }
-"""The requirement of each extra, as `pyproject.toml` has it: a test holds them equal."""
+"""The requirements of each extra, as `pyproject.toml` has them: a test holds them equal."""
 
 
 def how_to_install(extra: str) -> str:
@@ -30,4 +32,4 @@ def how_to_install(extra: str) -> str:
         >>> how_to_install("dask")
         "pip install 'distributed>=2025.1'"
     """
-    return f"pip install '{EXTRAS[extra]}'"
+    return " ".join(["pip install", *(f"'{one}'" for one in EXTRAS[extra].split())])

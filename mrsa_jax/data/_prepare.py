@@ -25,6 +25,7 @@ from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._sources import PREPARED, load
 from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory
 
+_EXTRA = "tfds-prepare"
 _TIMEOUT_SECONDS = 1.0
 _PORTS = {"http": 80, "https": 443, "ftp": 21}
 
@@ -56,7 +57,7 @@ class PreparationPlan:
         if importlib.util.find_spec("tensorflow") is None:
             raise DataNotFoundError(
                 f"preparing the data set {self.name!r} needs TensorFlow, which is not installed; "
-                f"reading it afterwards does not. Install it with: {how_to_install('tfds-prepare')}"
+                f"reading it afterwards does not. Install it with: {how_to_install(_EXTRA)}"
             )
 
 
@@ -182,7 +183,7 @@ def _host(url: str) -> tuple[str, int]:
 
 
 def _builder(name: str, folder: pathlib.Path) -> Any:
-    tfds = import_tfds(name)
+    tfds = import_tfds(name, _EXTRA)
     known = tfds.list_builders(with_community_datasets=False)
     stem = name.partition("/")[0].partition(":")[0]
     if stem not in known:
@@ -209,7 +210,7 @@ def _builder(name: str, folder: pathlib.Path) -> Any:
 
 
 def _download(plan: PreparationPlan) -> None:
-    tfds = import_tfds(plan.name)
+    tfds = import_tfds(plan.name, _EXTRA)
     try:
         _builder(plan.name, plan.directory).download_and_prepare(
             download_config=tfds.download.DownloadConfig(try_download_gcs=False)

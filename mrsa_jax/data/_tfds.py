@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._errors import DataNotFoundError, require
+from mrsa_jax._extras import how_to_install
 from mrsa_jax.data._cache import Arrays, cached, read_cached
 
 
@@ -65,14 +66,14 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
     return _decode(name, None) if found is None else found
 
 
-def import_tfds(name: str) -> Any:
-    """Import tensorflow-datasets, for a data set of some name."""
+def import_tfds(name: str, extra: str = "tfds") -> Any:
+    """Import tensorflow-datasets, which an extra brings, for a data set of some name."""
     try:
         return importlib.import_module("tensorflow_datasets")
     except ImportError as error:
         raise DataNotFoundError(
             f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be "
-            f"imported: {error}"
+            f"imported ({error}): {how_to_install(extra)}"
         ) from error
 
 

@@ -68,6 +68,17 @@ def test_missing_file_in_the_package_is_named(
         mj.data.load("mnist_5k")
 
 
+def test_a_missing_reader_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    both = r"'tensorflow-datasets>=[\d.]+' 'importlib_resources>=\d+'$"
+    with pytest.raises(mj.DataNotFoundError, match=f": pip install {both}"):
+        mj.data.load("tfds:mnist")
+    with pytest.raises(
+        mj.DataNotFoundError, match=rf": pip install 'tensorflow-cpu>=[\d.]+' {both}"
+    ):
+        mj.data.plan_preparation("mnist")
+
+
 def test_tfds_that_is_not_prepared_says_how_to_prepare_it(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("tensorflow_datasets")
     with pytest.raises(mj.DataNotFoundError, match="is not prepared") as caught:
