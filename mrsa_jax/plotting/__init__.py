@@ -7,9 +7,13 @@ from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._collusion import plot_exposure_routes
 from mrsa_jax.plotting._colours import scheme_colour, scheme_dashes
 from mrsa_jax.plotting._designs import plot_designs
-from mrsa_jax.plotting._epsilon import plot_accuracy_epsilon
 from mrsa_jax.plotting._files import save_figure
-from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
+from mrsa_jax.plotting._points import (
+    plot_accuracy_epsilon,
+    plot_points,
+    plot_privacy_cost,
+    plot_tradeoff,
+)
 from mrsa_jax.plotting._policies import plot_policies
 from mrsa_jax.plotting._saved import save_study_figures
 from mrsa_jax.plotting._study import (

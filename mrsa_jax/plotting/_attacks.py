@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[Any, Any]]
 
 _LEAST = 1e-6  # smaller errors are drawn in the first bin of a histogram by scheme
 _TINY = 1e-12  # of an error on a logarithmic axis

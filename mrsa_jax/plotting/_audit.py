@@ -31,7 +31,7 @@ _EXPOSED_WORDS = (
 )
 
 
-def exposure_chart(data: Mapping[str, Any], num_clients: int | None = None) -> Chart:
+def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> Chart:
     """Return who is exposed by when; all clients of the log are a level, where they are known."""
     rounds, label = _rounds(data)
     line = Line(EXPOSED, rounds, np.asarray(data["exposed_clients"], float), kind="step")
@@ -43,7 +43,7 @@ def exposure_chart(data: Mapping[str, Any], num_clients: int | None = None) -> C
     )  # fmt: skip
 
 
-def privacy_chart(data: Mapping[str, Any]) -> Chart:
+def privacy_chart(data: Mapping[Any, Any]) -> Chart:
     """Return weak T after each round, and strong T and hidden among where they are known."""
     rounds, label = _rounds(data)
     lower, upper = (_above_zero(data[name]) for name in ("weak_lower", "weak_upper"))
@@ -91,7 +91,7 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     return draw(privacy_chart(data.to_dict("list")), ax=ax)
 
 
-def _rounds(data: Mapping[str, Any]) -> tuple[np.ndarray, str]:
+def _rounds(data: Mapping[Any, Any]) -> tuple[np.ndarray, str]:
     """Return where the rounds stand on the axis: at their numbers, if these rise."""
     try:
         numbers = np.asarray(data["round"], float)

@@ -11,24 +11,16 @@ import numpy as np
 
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax.plotting._colours import is_scheme, scheme_colour
-from mrsa_jax.plotting._names import legend, name_curves, plain, short
-from mrsa_jax.plotting._style import (
-    PALETTE,
-    caption,
-    drawing,
-    ends,
-    nobody,
-    scheme_line,
-    slant,
-    whole_numbers,
-)
-from mrsa_jax.plotting._together import interleave, staggered
+from mrsa_jax._html import number
+from mrsa_jax.plotting._axes import draw
+from mrsa_jax.plotting._chart import ALL, Chart, Line
+from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._names import legend, short
+from mrsa_jax.plotting._style import caption, drawing, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 _LABELS = {
     "strong_privacy": "strong T (clients)",
@@ -56,12 +48,76 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _COUNTS = {"strong_privacy", "exposed_clients", "skipped_rounds", "first_exposed_round", "rank"}
 _MOST_NAMED = 14  # points that are named in the picture
 _MOST_CURVES = 24
-_MOST_MARKED = 40  # points of a curve that has marks
-_MOST_TICKS = 6
 
 
-def _label(name: str) -> str:
-    return _LABELS.get(name, name.replace("_", " "))
+def axis_label(name: str) -> str:
+    """Return what an axis is called that shows a column."""
+    return _LABELS.get(name, name.replace("_", " ") + " (%)" * name.endswith("accuracy"))
+
+
+def shown_scale(name: str) -> float:
+    """Return what a quantity is multiplied by to be shown: accuracies are in percent."""
+    return 100.0 if name.endswith("accuracy") else 1.0
+
+
+def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame]]:
+    """Return the series of a table: what each is called, and its rows."""
+    if hue is None:
+        return [(ALL, table)]
+    said = ""
+    if table[hue].dtype.kind in "iuf":
+        said = f"{_SYMBOLS[hue]} = " if hue in _SYMBOLS else hue.replace("_", " ") + " "
+    return [(said + label_of(value), own) for value, own in table.groupby(hue, sort=False)]
+
+
+def label_of(value: Any) -> str:
+    """Return how a value of an axis is called in the key."""
+    return number(float(value)) if isinstance(value, float | np.floating) else str(value)
+
+
+def points_chart(
+    table: pd.DataFrame, variable: str, x: str, hue: str | None, *, log: str = ""
+) -> Chart:
+    """Return a quantity over an axis, a series for each value of another."""
+    shown = table[table[variable].notna()]
+    is_number = table[x].dtype.kind in "iuf"
+    names = {} if is_number else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
+    lines = []
+    for label, rows in by_hue(shown, hue):
+        places = (rows[x] if is_number else rows[x].map(names)).to_numpy()
+        values = (shown_scale(variable) * rows[variable].astype(float)).groupby(places)
+        mean, edges = values.mean(), _range(values)
+        at = mean.index.to_numpy(float)
+        look: dict[str, Any] = {}
+        if not is_number:
+            own = [label_of(list(names)[int(place)]) for place in at]
+            look = {"kind": "marks", "words": _words(label, own, mean.to_numpy(), edges)}
+        lines.append(Line(label, at, mean.to_numpy(), **edges, **look))
+    is_free = variable in ("accuracy", "loss") or shown[variable].min() < 0 or "y" in log
+    return Chart(
+        axis_label(variable).capitalize(), "", lines, axis_label(x), axis_label(variable),
+        y_range=() if is_free else (0.0,), is_log_x="x" in log, is_log_y="y" in log,
+        whole="y" * (variable in _COUNTS) + "x" * (table[x].dtype.kind in "iu"),
+        ticks=[(float(k), label_of(value)) for value, k in names.items()],
+        empty="nobody is exposed" if variable == "exposed_clients" else "",
+        are_schemes=hue in ("scheme", "schemes"), marks_points=True,
+    )  # fmt: skip
+
+
+def _words(label: str, places: list[str], mean: Any, edges: dict[str, Any]) -> list[str]:
+    """Return what is said of marks that stand over names."""
+    spans = zip(edges.get("low", mean), edges.get("high", mean), strict=True)
+    return [
+        f"{label}, {place}: {number(middle)}"
+        + f" ({number(low)} to {number(high)})" * bool(low < high)
+        for place, middle, (low, high) in zip(places, mean, spans, strict=True)
+    ]
+
+
+def _range(values: Any) -> dict[str, Any]:
+    """Return the band from least to largest of groups of values; none where each has one."""
+    low, high = values.min().to_numpy(), values.max().to_numpy()
+    return {"low": low, "high": high} if (low < high).any() else {}
 
 
 def _known(table: pd.DataFrame, argument: str, name: str | None) -> None:
@@ -101,86 +157,69 @@ def plot_points(
     check_known(log, "log", ("", "x", "y", "xy"), "axes")
     for argument, name in (("variable", variable), ("x", x), ("hue", hue)):
         _known(table, argument, name)
-    scale = 100 if variable == "accuracy" else 1
     shown = table[table[variable].notna()]
     require(len(shown) > 0, "variable", "must have values", variable)
-    groups = [("", shown)] if hue is None else list(shown.groupby(hue, sort=False))
-    require(len(groups) <= _MOST_CURVES, "hue", f"must have at most {_MOST_CURVES} values",
-            len(groups))  # fmt: skip
     is_number = shown[x].dtype.kind in "iuf"
     require(is_number or "x" not in log, "log", "must not name an axis without numbers", log)
-    names = [str(value) for value in dict.fromkeys(shown[x])]
-    lines: list[Line2D] = []
-    with drawing(ax) as ax:
-        for index, (value, rows) in enumerate(groups):
-            key = rows[x] if is_number else rows[x].astype(str).map(names.index)
-            values = (scale * rows[variable].astype(float)).groupby(key.to_numpy())
-            mean = values.mean()
-            draw = _line(hue, value, index)
-            draw |= {} if is_number else {"ls": ""}
-            draw |= {"clip_on": False}
-            if len(mean) <= _MOST_MARKED:
-                draw |= {"marker": _MARKERS[index % len(_MARKERS)], "ms": 4.5}
-            lines += ax.plot(mean.index, mean, **draw)
-            low, high, colour = values.min(), values.max(), draw["color"]
-            if (low < high).any() and is_number and len(mean) > 1:
-                ax.fill_between(mean.index, low, high, color=colour, alpha=0.13, lw=0)
-            elif (low < high).any():
-                ax.vlines(mean.index, low, high, color=colour, alpha=0.4, lw=1.4)
-        _scales(ax, shown, x, variable, names if not is_number else [], log)
-        if is_number and all(
-            np.array_equal(one.get_xdata(), lines[0].get_xdata()) for one in lines
-        ):
-            interleave(ax, lines)
-        staggered(ax, lines)
-        if hue is not None and is_number:
-            name_curves(ax, gap=6.0)
-        elif hue is not None:
-            legend(ax)
-    return ax
+    chart = points_chart(shown, variable, x, hue, log=log)
+    require(len(chart.lines) <= _MOST_CURVES, "hue", f"must have at most {_MOST_CURVES} values",
+            len(chart.lines))  # fmt: skip
+    return draw(chart, ax=ax)
 
 
-def _scales(
-    ax: Axes, shown: pd.DataFrame, x: str, variable: str, names: list[str], log: str
-) -> None:
-    """Set limits, ticks and labels; of values that are no numbers `names` stand at the ticks."""
-    if "x" in log:
-        ax.set_xscale("log")
-    if "y" in log:
-        ax.set_yscale("log")
-        ax.margins(x=0)
-    else:
-        ends(ax, bottom=0.0 if (shown[variable] >= 0).all() else None)
-    if names:
-        ax.set_xticks(range(len(names)), [short(name) for name in names])
-        slant(ax, len(names) > 3)
-        ax.set_xlim(-0.5, len(names) - 0.5)
-    elif shown[x].nunique() <= _MOST_TICKS:
-        ticks = sorted(set(shown[x]))
-        ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
-        ax.xaxis.minorticks_off()
-    elif shown[x].dtype.kind in "iu" and "x" not in log:
-        whole_numbers(ax.xaxis)
-    if variable in _COUNTS and "y" not in log:
-        whole_numbers(ax.yaxis)
-    if variable == "exposed_clients":
-        nobody(ax, shown[variable], "nobody is exposed")
-    ax.set(xlabel=_label(x), ylabel=_label(variable))
+def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
+    """Return accuracy against epsilon: of the worst client, of their mean, and without noise."""
+    shown = table[table["accuracy"].notna() & table["epsilon_worst"].notna()]
+    ends = shown.loc[np.isfinite(shown["epsilon_worst"]), ["epsilon_worst", "epsilon_mean"]]
+    lines = []
+    for label, rows in by_hue(shown, hue):
+        is_noisy = np.isfinite(rows["epsilon_worst"])
+        noisy, without = rows[is_noisy], rows[~is_noisy]
+        by = "noise_multiplier" if "noise_multiplier" in rows else "epsilon_worst"
+        alike = noisy.groupby(noisy[by].to_numpy())
+        order = np.argsort(alike["epsilon_worst"].mean().to_numpy())
+        accuracy = 100 * alike["accuracy"].mean().to_numpy()[order]
+        edges = {end: 100 * own[order] for end, own in _range(alike["accuracy"]).items()}
+        spent = {who: alike[f"epsilon_{who}"].mean().to_numpy()[order] for who in ("worst", "mean")}
+        lines.append(Line(label, spent["worst"], accuracy, "worst client", **edges))
+        lines.append(Line(label, spent["mean"], accuracy, "mean", weight="thin"))
+        if len(without):
+            level = [100 * float(without["accuracy"].mean())] * 2
+            lines.append(Line(label, [ends.min().min(), ends.max().max()], level, "no noise",
+                              weight="thin dashed"))  # fmt: skip
+    return Chart(
+        "Accuracy against epsilon",
+        "Test accuracy against the epsilon of the worst client's whole history, against the server "
+        "(thin: the clients' mean; dashed: without noise).", lines, "epsilon (log axis)",
+        "test accuracy (%)", is_log_x=True, whole="", y_range=(0.0, 100.0),
+        are_schemes=hue in ("scheme", "schemes"), marks_points=True,
+    )  # fmt: skip
 
 
-def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
-    """Return how a curve is drawn: schemes as in every figure, other values in order."""
-    if hue is None:
-        return {"color": PALETTE[0]}
-    if hue in ("scheme", "schemes") or is_scheme(str(value)):
-        return {"color": scheme_colour(str(value)), "ls": scheme_line(str(value)),
-                "label": plain(str(value))}  # fmt: skip
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    if hue in _SYMBOLS:
-        text = f"{_SYMBOLS[hue]} = {text}"
-    elif hue != "curve":
-        text = f"{_label(hue)} {text}"
-    return {"color": PALETTE[index % len(PALETTE)], "label": plain(text)}
+def plot_accuracy_epsilon(
+    table: pd.DataFrame, *, hue: str | None = "scheme", ax: Axes | None = None
+) -> Axes:
+    """Plot accuracy against epsilon, a mark a point and a curve a scheme, or its T.
+
+    The thick curve is at the worst client's epsilon, the thin one at the clients' mean. Points of
+    one curve and noise are averaged over what else differs (seeds), a band reaching to the
+    extremes. What is trained without noise has no epsilon: it is a dashed level.
+
+    Args:
+        table: Columns accuracy (in [0, 1]), epsilon_worst, epsilon_mean, and `hue`; a column
+            noise_multiplier tells which points are of one noise, else epsilon does.
+        hue: Column that tells curves apart; one curve when None.
+        ax: Where to draw; a figure of its own when None.
+
+    Raises:
+        ConfigurationError: If a column is missing, or no point has noise and an accuracy.
+    """
+    needed = ["accuracy", "epsilon_worst", "epsilon_mean", *([] if hue is None else [hue])]
+    missing = [name for name in needed if name not in table]
+    require(not missing, "table", f"must have the columns {', '.join(needed)}", missing)
+    noisy = np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()
+    require(bool(noisy.any()), "table", "must have a point with noise and an accuracy", len(table))
+    return draw(accuracy_epsilon_chart(table, hue), ax=ax)
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mrsa_jax._html import number
 from mrsa_jax.plotting._chart import Chart, Line
+from mrsa_jax.plotting._points import axis_label, by_hue, shown_scale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,30 +34,17 @@ HEADINGS = {
 }
 """What the columns of points are called."""
 
-_AXES = {
-    "strong_privacy": "strong T",
-    "hidden_among_worst": "hidden among (worst client)",
-    "aggregation_cardinality": "cardinality C",
-    "accuracy": "accuracy (%)",
-}
 _PAIRS = (
     ("strong_privacy", "aggregation_cardinality"),
     ("hidden_among_worst", "aggregation_cardinality"),
     ("strong_privacy", "accuracy"),
     ("aggregation_cardinality", "accuracy"),
 )
-ALL = "all points"
-"""The one series of points that nothing tells apart."""
 
 
 def heading(name: str) -> str:
     """Return what a column is called."""
     return HEADINGS.get(name, name.replace("_", " ") + " (%)" * name.endswith("accuracy"))
-
-
-def shown_scale(name: str) -> float:
-    """Return what a quantity is multiplied by to be shown: accuracies are in percent."""
-    return 100.0 if name.endswith("accuracy") else 1.0
 
 
 def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> dict[str, Chart]:
@@ -68,19 +56,6 @@ def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> d
         hue: Column that tells series apart, or None.
     """
     return {f"{y}_{x}": _chart(table, names, x, y, hue) for x, y in _pairs(table, names)}
-
-
-def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame]]:
-    """Return the series of a table: what each is called, and its rows."""
-    if hue is None:
-        return [(ALL, table)]
-    said = "" if table[hue].dtype.kind not in "iuf" else hue.replace("_", " ") + " "
-    return [(said + label_of(value), own) for value, own in table.groupby(hue, sort=False)]
-
-
-def label_of(value: Any) -> str:
-    """Return how a value of an axis is called in the legend."""
-    return number(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -118,9 +93,10 @@ def _chart(table: pd.DataFrame, names: Sequence[str], x: str, y: str, hue: str |
         ]
         lines.append(Line(label, xs, ys, kind="marks", words=words,
                           rows=rows["_row"].tolist()))  # fmt: skip
-    across, up = (_AXES.get(n, n.replace("_", " ")) for n in (x, y))
+    across, up = axis_label(x), axis_label(y)
     free = x.endswith("accuracy"), y.endswith("accuracy")
     return Chart(
         f"{up[:1].upper()}{up[1:]} against {across}", "", lines, across, up,
         x_from=None if free[0] else 0.0, y_range=() if free[1] else (0.0,), whole="",
+        are_schemes=hue in ("scheme", "schemes"),
     )  # fmt: skip

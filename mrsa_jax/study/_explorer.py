@@ -15,9 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._html import number, tidy
+from mrsa_jax.plotting._chart import ALL
+from mrsa_jax.plotting._points import shown_scale
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart_look import Series, asset
-from mrsa_jax.study._cost import ALL, HEADINGS, cost_charts, heading, shown_scale
+from mrsa_jax.study._cost import HEADINGS, cost_charts, heading
 from mrsa_jax.study._svg import drawn
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import Any
 
 from mrsa_jax import plotting
 from mrsa_jax._errors import ConfigurationError, writing
+from mrsa_jax.plotting._axes import draw
 from mrsa_jax.study._plots import Plots, advice_plots, attack_plots, audit_plots
 from mrsa_jax.study._run_folder import read_json, read_part
 
@@ -57,19 +58,14 @@ def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     if (read_json(folder / "study.json") or {}).get("command") != "sweep":
         return tuple(plotting.save_study_figures(results, folder).values())
     from mrsa_jax.study import _points
-    from mrsa_jax.study._report_sweep import default_axes, plot_any
+    from mrsa_jax.study._report_sweep import default_axes
     from mrsa_jax.study._sweep_figures import sweep_charts
 
     table = _points.points(results)
     x, hue = default_axes(results, table)
-    plots: Plots = {}
-    for name in sweep_charts(results, table, x, hue):
-        if name == "accuracy_epsilon":
-            plots[name] = functools.partial(plotting.plot_accuracy_epsilon, table, hue=hue)
-        else:
-            plots[name] = functools.partial(plot_any, results, table, name, x, hue)
+    charts = sweep_charts(results, table, x, hue)
     table.to_csv(folder / "points.csv", index=False)
-    return _saved(plots, folder)
+    return _saved({name: functools.partial(draw, own) for name, own in charts.items()}, folder)
 
 
 def _plots(folder: pathlib.Path) -> Plots:

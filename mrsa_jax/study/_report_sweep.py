@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax import plotting
-from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._html import shown
+from mrsa_jax.plotting._axes import draw
 from mrsa_jax.study import _chart_look, _points, _report
 from mrsa_jax.study._chart_look import Series, keys, legend
 from mrsa_jax.study._cost import cost_charts
@@ -24,7 +24,7 @@ from mrsa_jax.study._svg import drawn
 from mrsa_jax.study._sweep_figures import (
     differs,
     over_seeds,
-    pooled_words,
+    sweep_chart,
     sweep_charts,
     sweep_series,
 )
@@ -87,12 +87,8 @@ def plot_any(
         if name is not None and name not in table:
             hint = nearest(name, [str(column) for column in table])
             raise ConfigurationError(f"`{argument}` must be a column; got {name!r}; {hint}")
-    x, hue = default_axes(results, table, x, hue)
-    # no curve runs over seeds: they stand side by side
-    seeds = dict.fromkeys(_points.columns_of(results, "seed"), str)
-    ax = plotting.plot_points(table.astype(seeds), variable, x=x, hue=hue, ax=ax)
-    ax.set_label(pooled_words(results, table, variable, x, hue))
-    return ax
+    require(bool(table[variable].notna().any()), "variable", "must have values", variable)
+    return draw(sweep_chart(results, table, variable, *default_axes(results, table, x, hue)), ax=ax)
 
 
 def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:

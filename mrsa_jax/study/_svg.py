@@ -146,6 +146,9 @@ def _marks(line: Line, place: str, along: Scale, up: Scale) -> Iterable[str]:
         if line.kind != "marks":
             yield f'<circle class="{place}" cx="{x}" cy="{y}" r="3"/>'
             continue
+        if line.low is not None and line.low[k] < line.high[k]:
+            low, high = (_share(1 - up.place(float(end[k]))) for end in (line.low, line.high))
+            yield f'<line class="{place} range" x1="{x}" x2="{x}" y1="{low}" y2="{high}"/>'
         below = min(places[order + 1 :].count((x, y)), _MOST_RINGS)
         told = [number(value) for value in at[k]]
         words = line.words[k] if len(line.words) else f"{line.series}: {', '.join(told)}"

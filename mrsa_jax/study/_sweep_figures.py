@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax._html import number
-from mrsa_jax.plotting._chart import Chart, Line
+from mrsa_jax.plotting._chart import Chart
+from mrsa_jax.plotting._points import (
+    accuracy_epsilon_chart,
+    by_hue,
+    points_chart,
+    shown_scale,
+)
 from mrsa_jax.study import _points
 from mrsa_jax.study._chart_look import Series
-from mrsa_jax.study._cost import by_hue, heading, label_of, shown_scale
+from mrsa_jax.study._cost import heading
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
 CURVES = {
-    "accuracy": ("Test accuracy", "test accuracy (%)",
-                 "Accuracy of the global model on the test set."),
-    "loss": ("Test loss", "loss", "Loss of the global model on the test set."),
-    "strong_privacy": ("Strong T", "clients",
-                       "Strong T: the fewest clients who only move together."),
+    "accuracy": ("Test accuracy", "Accuracy of the global model on the test set."),
+    "loss": ("Test loss", "Loss of the global model on the test set."),
+    "strong_privacy": ("Strong T", "Strong T: the fewest clients who only move together."),
     "hidden_among_worst": (
-        "Hidden among", "clients",
-        "Hidden among: as in a sum of how many clients the worst client is."),
+        "Hidden among", "Hidden among: as in a sum of how many clients the worst client is."),
     "exposed_clients": (
-        "Exposed clients", "clients",
+        "Exposed clients",
         "Clients whose own update is a combination of the sums the server has."),
     "aggregation_cardinality": (
-        "Aggregation cardinality C", "clients",
+        "Aggregation cardinality C",
         "Aggregation cardinality C: mean number of clients in a sum."),
     "fairness_gap": (
-        "Fairness gap F", "F",
+        "Fairness gap F",
         "Fairness gap F: most minus least often summed client, over the rounds."),
     "epsilon_worst": (
-        "Epsilon", "epsilon",
-        "Epsilon of the worst client's whole history, against the server."),
+        "Epsilon", "Epsilon of the worst client's whole history, against the server."),
 }  # fmt: skip
-"""What a sweep's page draws of what was measured: title, axis, how to read it."""
+"""What a sweep's page draws of what was measured: title, how to read it."""
 
 _MOST_OTHERS = 6  # charts of quantities that no name is known for
 _WIDE = 50.0  # an axis whose ends are this many times apart is logarithmic
@@ -64,57 +67,28 @@ def sweep_charts(
     others = [name for name in has if name not in given and not name.endswith(_EDGES)]
     others = [name for name in others if table[name].nunique() > 1] or others
     chosen = known or others[:_MOST_OTHERS]
-    found = {name: _chart(results, table, name, x, hue) for name in chosen}
-    if {"accuracy", "epsilon_worst"} <= set(has):
-        found = {"accuracy_epsilon": _accuracy_epsilon(table, hue)} | found
+    found = {name: sweep_chart(results, table, name, x, hue) for name in chosen}
+    if {"accuracy", "epsilon_worst", "epsilon_mean"} <= set(has):
+        found = {"accuracy_epsilon": accuracy_epsilon_chart(table, hue)} | found
     return {name: chart for name, chart in found.items() if chart.lines}
 
 
 _EDGES = ("_lower", "_upper", "_count")
 
 
-def _chart(results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None) -> Chart:
-    shown = table[table[name].notna()]
-    is_number = table[x].dtype.kind in "iuf"
-    order = {} if is_number else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
-    lines = []
-    for label, rows in by_hue(shown, hue):
-        pooled = (shown_scale(name) * rows.set_index(x)[name]).groupby(level=0, sort=False)
-        found = pooled.agg(["mean", "min", "max"])
-        at = found.index.to_numpy() if is_number else found.index.map(order).to_numpy()
-        by = np.argsort(at, kind="stable")
-        at, found = np.asarray(at, float)[by], found.iloc[by]
-        edges: dict[str, Any] = {"low": found["min"].to_numpy(), "high": found["max"].to_numpy()}
-        is_pooled = bool((edges["high"] > edges["low"]).any())
-        lines.append(Line(label, at, found["mean"].to_numpy(), **edges if is_pooled else {}))
-    values = table[x].to_numpy(float) if is_number else np.zeros(0)
-    low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
-    title, axis, words = CURVES.get(name, (heading(name).capitalize(), heading(name), ""))
+def sweep_chart(
+    results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None
+) -> Chart:
+    """Return the chart of one quantity of a sweep; its caption says what it is pooled over."""
+    if x in _points.columns_of(results, "seed"):  # no curve runs over them
+        table = table.assign(**{x: table[x].astype(str)})
+    values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
+    is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
+    title, words = CURVES.get(name, (heading(name).capitalize(), ""))
     note = pooled_words(results, table, name, x, hue)
-    is_free = name in ("accuracy", "loss") or shown[name].min() < 0
-    return Chart(
-        title,
-        f"{words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip(),
-        lines, x.replace("_", " "), axis,
-        y_range=() if is_free else (0.0,), is_log_x=bool(low > 0 and high >= _WIDE * low),
-        whole="", ticks=[(float(k), label_of(value)) for value, k in order.items()],
-        empty="nobody is exposed" if name == "exposed_clients" else "",
-    )  # fmt: skip
-
-
-def _accuracy_epsilon(table: pd.DataFrame, hue: str | None) -> Chart:
-    lines = []
-    noisy = table[np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()]
-    for label, rows in by_hue(noisy, hue):
-        rows = rows.sort_values("epsilon_worst")
-        accuracy = 100 * rows["accuracy"].to_numpy()
-        lines.append(Line(label, rows["epsilon_worst"].to_numpy(), accuracy))
-    return Chart(
-        "Accuracy against epsilon",
-        "Test accuracy against the epsilon of the worst client's whole history, against the server;"
-        " a mark a point.", lines, "epsilon of the worst client (log axis)", "test accuracy (%)",
-        is_log_x=True, whole="", y_range=(0.0, 100.0),
-    )  # fmt: skip
+    caption = f"{words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
+    chart = points_chart(table, name, x, hue, log="x" * bool(is_wide))
+    return dataclasses.replace(chart, title=title, caption=caption)
 
 
 def pooled_words(

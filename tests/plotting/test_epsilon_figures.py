@@ -57,14 +57,14 @@ def test_points_of_one_noise_are_pooled_and_those_without_are_levels() -> None:
         ]
     )  # fmt: skip
     ax = plotting.plot_accuracy_epsilon(table)
-    worst, mean, level = ax.get_lines()
+    worst, mean, level = ax.get_lines()[:3]
     np.testing.assert_allclose(worst.get_xdata(), [2, 10])
     np.testing.assert_allclose(worst.get_ydata(), [60, 80])
     np.testing.assert_allclose(mean.get_xdata(), [1, 5])
     assert set(level.get_ydata()) == {90}
-    assert (worst.get_label(), level.get_label()) == ("Random", "Random, no noise")
-    bars = ax.collections[0].get_segments()
-    np.testing.assert_allclose(bars[0], [[2, 50], [2, 70]])
+    assert (worst.get_label(), level.get_label()) == ("Random", "_Random, no noise")
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {(2.0, 50.0), (2.0, 70.0), (10.0, 80.0)} == {tuple(corner) for corner in band.round(9)}
     assert ax.get_xscale() == "log"
     one = plotting.plot_accuracy_epsilon(table.drop(columns="noise_multiplier"), hue=None)
     np.testing.assert_allclose(one.get_lines()[0].get_xdata(), [1, 3, 10])

@@ -370,15 +370,15 @@ def test_no_curve_is_of_several_schemes_and_what_is_pooled_is_named(ways: dict[s
         assert curves == wanted
         assert ax.get_xlabel() == "rate"
         assert ax.get_lines()[0].get_color() == "#000000"  # Random's, everywhere
-    assert ax.get_label() == "mean and range over seed (3)"
+    assert str(ax.get_label()).endswith("sum. Mean and range over seed (3).")
     single = results.isel(seed=[0]).mrsa.plot("aggregation_cardinality", **ways)
-    assert single.get_label() == ""
+    assert str(single.get_label()).endswith("number of clients in a sum.")
 
 
 def test_what_is_pooled_beside_seeds_is_named_and_seeds_stand_side_by_side() -> None:
     results = _seeds()
     by_seed = results.mrsa.plot("exposed_clients", x="seed", hue="rate")
-    assert by_seed.get_label() == "mean and range over kind (3)"
+    assert str(by_seed.get_label()).endswith(". Mean and range over kind (3).")
     assert {line.get_linestyle() for line in by_seed.get_lines()} == {"None"}
     alone = results.isel(rate=[0], kind=[1]).mrsa.plot("exposed_clients")
     assert alone.get_lines()[0].get_linestyle() == "None"
@@ -386,7 +386,7 @@ def test_what_is_pooled_beside_seeds_is_named_and_seeds_stand_side_by_side() -> 
     trials = results.expand_dims(trial=4).assign(done=results["done"])
     words = trials.mrsa.plot_privacy()
     text = words.get_label()
-    assert text == "points: least of 4 trials; mean and range over seed (3)"
+    assert str(text).endswith(" Points: least of 4 trials; mean and range over seed (3).")
 
 
 def test_one_wanted_picture_has_a_hue_whatever_else_differs() -> None:
@@ -405,4 +405,4 @@ def test_one_wanted_picture_has_a_hue_whatever_else_differs() -> None:
     ax = attacked.mrsa.plot("mean_error")
     assert [str(line.get_label()) for line in ax.get_lines()] == ["Random", "User partition"]
     assert ax.get_lines()[0].get_xydata().tolist() == [[10.0, 1.0], [20.0, 5.0]]
-    assert ax.get_label() == "mean and range over noise (2)"
+    assert ax.get_label() == "Mean and range over noise (2)."

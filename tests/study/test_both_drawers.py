@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -18,8 +19,12 @@ from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._names import short
+from mrsa_jax.plotting._points import accuracy_epsilon_chart, points_chart
 from mrsa_jax.plotting._study import FIGURES, study_charts
+from mrsa_jax.study import _points
+from mrsa_jax.study._cost import cost_charts
 from mrsa_jax.study._svg import drawn
+from mrsa_jax.study._sweep_figures import sweep_charts
 
 SCHEMES = ("Random", "Multi-RoundSecAgg (T=3)")
 
@@ -132,6 +137,22 @@ def test_every_figure_of_a_study(trials: int) -> None:
     assert set(FIGURES) - set(charts) == ({"weak_and_hidden"} if trials > 1 else set())
     for chart in charts.values():
         agree(chart)
+
+
+def test_every_figure_of_a_sweep(swept: xr.Dataset) -> None:
+    table = _points.points(swept)
+    for x, hue in (("num_clients", "scheme"), ("scheme", "num_clients"), ("num_clients", None)):
+        charts = sweep_charts(swept, table, x, hue)
+        assert {"accuracy", "strong_privacy", "exposed_clients"} <= set(charts)
+        for chart in [*charts.values(), *cost_charts(table, ("scheme",), hue).values()]:
+            agree(chart)
+    noisy = pd.DataFrame({
+        "scheme": ["Random"] * 4 + ["mine"] * 2, "noise_multiplier": [2.0, 2, 1, 0, 2, 1],
+        "accuracy": [0.5, 0.7, 0.8, 0.9, 0.4, 0.6], "epsilon_worst": [1.0, 3, 10, np.inf, 2, 9],
+        "epsilon_mean": [0.5, 1.5, 5, np.inf, 1, 4],
+    })  # fmt: skip
+    agree(accuracy_epsilon_chart(noisy, "scheme"))
+    agree(points_chart(noisy, "accuracy", "noise_multiplier", None, log="y"))
 
 
 def test_every_figure_of_an_audit_and_an_attack() -> None:
