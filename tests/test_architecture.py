@@ -96,7 +96,6 @@ ROOMS = {
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
 LATE = {
     "cryptography",
-    "dm_pix",
     "dp_accounting",
     "matplotlib",
     "flint",

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Array, Float32, Float64, Int64
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
@@ -93,8 +96,6 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
 
     Source: Wang et al. (2004), with their constants 0.01 and 0.03.
     """
-    import dm_pix
-
     _check_range(data_range)
     given, real = _checked_images(images, truth)
     shape = given.shape[:-3]
@@ -103,18 +104,41 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
     parts = [np.empty(0)]
     step = at_once("images", 4 * _MAPS * math.prod(given.shape[1:]))
     for start in range(0, len(given), step):
-        some = slice(start, start + step)
-        # the library relies on promotions that a user may have forbidden
-        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            own = dm_pix.ssim(
-                given[some].astype(np.float32),
-                real[some].astype(np.float32),
-                max_val=data_range,
-                filter_size=side,
-                filter_sigma=_WIDTH,
-            )
-        parts.append(np.asarray(own, np.float64))
+        one, other = (on_device(each[start : start + step], jnp.float32) for each in (given, real))
+        parts.append(np.asarray(_similarity(one, other, side, data_range), np.float64))
     return np.concatenate(parts).reshape(shape)
+
+
+def _similarity(
+    one: Float32[Array, "images height width channels"],
+    other: Float32[Array, "images height width channels"],
+    side: int,
+    data_range: float,
+) -> Float32[Array, " images"]:
+    """Return SSIM, the mean over the places where the whole window fits."""
+    places = (jnp.arange(side, dtype=jnp.float32) - (side - 1) / 2) / _WIDTH
+    window = jnp.exp(-0.5 * places**2)
+    window /= jnp.sum(window)
+    filtered = jax.vmap(partial(jnp.convolve, v=window, mode="valid", precision="highest"))
+
+    def mean(maps: Array) -> Array:
+        for axis in (-2, -3):
+            lines = jnp.moveaxis(maps, axis, -1)
+            found = filtered(lines.reshape(-1, lines.shape[-1]))
+            maps = jnp.moveaxis(found.reshape(*lines.shape[:-1], -1), -1, axis)
+        return maps
+
+    mine, theirs = mean(one), mean(other)
+    # rounding may leave a variance below 0, or a covariance beyond what variances allow
+    least = jnp.finfo(jnp.float32).eps ** 2
+    my_variance = jnp.maximum(least, mean(one**2) - mine * mine)
+    their_variance = jnp.maximum(least, mean(other**2) - theirs * theirs)
+    both = mean(one * other) - mine * theirs
+    both = jnp.sign(both) * jnp.minimum(jnp.sqrt(my_variance * their_variance), jnp.abs(both))
+    first, second = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    alike = (2 * (mine * theirs) + first) * (2 * both + second)
+    apart = (mine * mine + theirs * theirs + first) * (my_variance + their_variance + second)
+    return jnp.mean(alike / apart, axis=(-3, -2, -1))
 
 
 @needs_values
