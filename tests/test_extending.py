@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 import shlex
@@ -30,7 +31,8 @@ def _file(name: str) -> str:
     stem = name.removesuffix(".py")
     for rows in (ROWS, graphs.ROWS, availability.ROWS):
         rows.pop(stem, None)
-    (block,) = (block for block in BLOCKS if f'.register("{stem}"' in block)
+    mj.study.KINDS.pop(f"attack {stem}", None)
+    (block,) = (one for one in BLOCKS if re.search(rf'\.register\w*\("{stem}"', one))
     pathlib.Path(name).write_text(block)
     for toml in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL):
         if f"{stem}.toml" in toml:
@@ -46,7 +48,7 @@ def figures_close() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9
     found: dict[str, Any] = {"__name__": "__main__"}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -129,14 +131,18 @@ def test_a_user_s_availability_is_swept_and_reported(
     assert "outages:0.5" in pathlib.Path("results/sweep/report.html").read_text()
 
 
-def _check_commands(word: str) -> None:
-    """Parse and check the page's commands that name a file."""
-    commands = re.findall(rf"^mrsa-jax .*{word}.*$", TEXT, re.MULTILINE)
-    assert commands
-    for line in commands:
-        config = cli._parse(shlex.split(line)[1:])
+def _check_commands(word: str) -> list[list[str]]:
+    """Parse and check the page's commands that name a file, and return their words."""
+    lines = re.findall(rf"^mrsa-jax .*{word}.*$", TEXT, re.MULTILINE)
+    assert lines
+    commands = [shlex.split(line)[1:] for line in lines]
+    for words in commands:
+        if "--help" in words:
+            continue
+        config = cli._parse(words)
         if hasattr(config, "num_clients") or hasattr(config, "population"):
             mj.study.validate(config)
+    return commands
 
 
 def test_a_user_s_graph_is_simulated_swept_and_reported(
@@ -220,5 +226,38 @@ def test_the_attack(names: dict[str, Any]) -> None:
     assert by_difference.any()
     assert not (by_difference & ~isolated).any()
     assert ((names["solved"] < 1e-20) == isolated).all()
-    with pytest.raises(mj.ConfigurationError, match="`view` must be a AggregateView"):
-        names["Differences"]().run(None, "a view")
+
+
+def test_a_user_s_attack_is_run_swept_drawn_and_reported(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = _file("differences.py")
+    assert len([line for line in text.splitlines() if line.strip()]) <= 26
+    assert cli.main(["attack", "differences"]) == 2
+    assert "`attack` must be a known attack; got 'differences'" in capsys.readouterr().err
+    command, flags = _check_commands("attack differences")
+    assert cli.main([*command, "--out", "found"]) == 0
+    assert "Subtract any two sums that differ by one client" in capsys.readouterr().out
+    content = json.loads(pathlib.Path("found/scores.json").read_text())
+    rows = {row["scheme"]: row["recovered"] for row in content["summary"]}
+    assert rows["Bernoulli (0.5)"] > 0
+    assert rows["Multi-RoundSecAgg (T=2)"] == 0
+    assert pathlib.Path("found/errors.png").stat().st_size > 0
+    assert cli.main(["report", "found"]) == 0
+    page = pathlib.Path("found/report.html").read_text()
+    assert "mrsa_jax attack differences" in page
+    assert cli.main(flags) == 0
+    assert "Rounds whose sums the server keeps." in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["sweep", "differences.toml", "--plugin", "differences.py"]) == 0
+    results = mj.study.open_study("results/sweep").load()
+    few, many = results["recovered"].values.ravel()
+    assert few <= many
+    assert many > 0
+    pathlib.Path("differences.py").write_text(text.replace("0.05", "0.01"))
+    assert cli.main(["sweep", "differences.toml", "--plugin", "differences.py"]) == 2
+    assert "differences.py has changed (attack differences)" in " ".join(
+        capsys.readouterr().err.split()
+    )

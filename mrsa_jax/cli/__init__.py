@@ -85,7 +85,7 @@ _DESCRIPTION = """Simulate multi-round secure aggregation in federated learning.
 Which clients' updates can a server solve for that sees only securely aggregated sums, round
 after round, and what does preventing it cost in accuracy? Start with `mrsa-jax demo`.
 Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags win. And
-each takes selection schemes, graphs and availability models of your own, from a Python file:
+each takes schemes, graphs, availability models and attacks of your own, from a Python file:
 `mrsa-jax simulate --plugin mine.py --schemes mine`.
 """
 

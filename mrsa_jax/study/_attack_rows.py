@@ -86,6 +86,7 @@ class AttackRow:
             a process that finds all programs in the cache on disk and one that compiles them, on
             two cores of x86-64 with JAX 0.10.
         arrays: settings -> bytes of its largest arrays, by their shapes.
+        images: What a page says of its picture `images`.
         code: () -> digests of a user's code, by module; the package's own has its version.
     """
 
@@ -99,6 +100,7 @@ class AttackRow:
     check: Callable[[Any], None] = lambda config: None
     needs: int = 200
     arrays: Callable[[Any], int] = lambda config: 0
+    images: str = ""
     code: Callable[[], dict[str, str]] = dict
 
     def checked(self, config: AttackSettings) -> None:

@@ -208,6 +208,8 @@ ROWS = (
         check=_check_gradients,
         needs=520,
         arrays=late("_gradients.arrays"),
+        images="The clients' own images, and below them what was recovered from what the server "
+        "sees. Under each image stands its peak signal-to-noise ratio: the more, the more alike.",
     ),
     AttackRow(
         "model-inversion",
@@ -223,6 +225,9 @@ ROWS = (
         check=_check_model_inversion,
         needs=350,
         arrays=late("_model_inversion.arrays"),
+        images="The mean image of each class, and below it what was recovered from what the server "
+        "sees. Under each image stands how sure the attacked model is of its class: a sure model "
+        "alone makes no likeness.",
     ),
     AttackRow(
         "membership",

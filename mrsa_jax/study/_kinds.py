@@ -175,11 +175,16 @@ def kind_of(config: Any) -> Kind:
     Raises:
         ConfigurationError: If it is of no command.
     """
-    for kind in KINDS.values():
+    for kind in reversed(KINDS.values()):  # a user's own may be on top of the package's
         if isinstance(config, kind.config):
             return kind
     names = ", ".join(kind.config.__name__ for kind in KINDS.values())
     raise ConfigurationError(f"`config` must be one of {names}; got {shortened(config)}")
+
+
+def kind_named(command: str) -> Kind | None:
+    """Return the row of what provenance calls a command; None if there is none."""
+    return next((kind for kind in KINDS.values() if kind.command == command), None)
 
 
 def attacks() -> dict[str, AttackRow]:

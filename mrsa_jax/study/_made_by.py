@@ -15,8 +15,8 @@ from mrsa_jax._version import __version__
 from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import _registry as graphs
 from mrsa_jax.selection import _registry as schemes
-from mrsa_jax.study._config import studied, to_dict
-from mrsa_jax.study._kinds import KINDS
+from mrsa_jax.study._config import command_of, studied, to_dict
+from mrsa_jax.study._kinds import kind_named
 
 _FAMILIES: dict[str, Mapping[str, Any]] = {
     "scheme": schemes.ROWS,
@@ -48,7 +48,8 @@ def made_by(
     """
     digest = file_digest or digest_of_file
     found = {"mrsa_jax": __version__}
-    row = next((kind.attack for kind in KINDS.values() if type(config) is kind.config), None)
+    kind = kind_named(command_of(type(config)))
+    row = None if kind is None else kind.attack
     if row is not None:
         found |= {f"attack {row.name}, {module}": own for module, own in row.code().items()}
     for table in _tables(studied(to_dict(config))):

@@ -13,7 +13,7 @@ from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.study import _points, _summary
 from mrsa_jax.study._chart_look import Series, legend
 from mrsa_jax.study._cost import cost_charts
-from mrsa_jax.study._kinds import KINDS, Kind
+from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import (
     Section,
     charts_section,
@@ -225,11 +225,8 @@ def spoken(command: str) -> str:
         >>> spoken("leastsquares"), spoken("demo")
         ('attack least-squares', 'demo')
     """
-    return _kinds()[command].name if command in _kinds() else command
-
-
-def _kinds() -> dict[str, Kind]:
-    return {kind.command: kind for kind in KINDS.values()}
+    kind = kind_named(command)
+    return command if kind is None else kind.name
 
 
 TITLES = {
@@ -248,7 +245,7 @@ def defaults_of(command: str) -> dict[str, Any] | None:
     Args:
         command: Its name in a study's provenance.
     """
-    kind = _kinds().get(command)
+    kind = kind_named(command)
     if kind is None:
         return None
     return {name: v for name, v in plain_settings(kind.config()).items() if v is not tyro.MISSING}

@@ -15,6 +15,7 @@ from mrsa_jax.study._attack_charts import (
     attack_verdicts,
 )
 from mrsa_jax.study._chart_look import legend
+from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import (
     Section,
     data_table,
@@ -23,18 +24,6 @@ from mrsa_jax.study._page import (
     paragraphs,
     verdicts,
 )
-
-_IMAGES = {
-    "modelinversion": (
-        "The mean image of each class, and below it what was recovered from what the server sees. "
-        "Under each image stands how sure the attacked model is of its class: a sure model alone "
-        "makes no likeness."
-    ),
-    "gradients": (
-        "The clients' own images, and below them what was recovered from what the server sees. "
-        "Under each image stands its peak signal-to-noise ratio: the more, the more alike."
-    ),
-}
 
 
 def attack_page(
@@ -64,10 +53,11 @@ def attack_page(
     scores = rows_table(content["scores"], "Each score", where="scores.csv")
     files = [path for path in sorted(folder.glob("*.png"))
              if not (path.stem in charts or (charts and path.stem.startswith(FOUND)))]  # fmt: skip
-    command = str(manifest.get("command", ""))
+    kind = kind_named(str(manifest.get("command", "")))
+    images = kind.attack.images if kind is not None and kind.attack is not None else ""
     pictures = _report.captioned({path.stem: path.read_bytes() for path in files})
-    if "images" in pictures and command in _IMAGES:
-        pictures["images"] = (_IMAGES[command], pictures["images"][1])
+    if "images" in pictures and images:
+        pictures["images"] = (images, pictures["images"][1])
     shown_ones = figures_section(pictures, "Pictures")
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
     note = f'<p class="note">What was recovered is beside this page: {tidy(arrays)}.</p>'

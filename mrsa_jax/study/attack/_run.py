@@ -16,7 +16,9 @@ from mrsa_jax.study.attack._save import save
 
 def attack(config: AttackSettings, found: AttackFindings, progress: Progress) -> None:
     """Run an attack and add to what was found, thing by thing; then draw it."""
-    attack_of(config).run(config, found, progress)
+    row = attack_of(config)
+    found.title = row.does
+    row.run(config, found, progress)
     found.figures |= attack_plots(found.summary, found.scores)
 
 
