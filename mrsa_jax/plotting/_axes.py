@@ -43,13 +43,14 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
             interleave(ax, curves if kind[0] != "marks" else [])
         marked = [own for own in drawn if own.get_marker() in MARKERS]
         staggered(ax, marked)
+        _shades(ax, chart, drawn)
         for level, words in chart.rules:
             _rule(ax, level, words)
         if chart.empty:
             nobody(ax, np.concatenate([np.ravel(line.y) for line in chart.lines]), chart.empty)
         ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
-        if chart.names_lines or chart.ticks:
-            legend(ax)
+        if chart.names_lines or any(line.kind == "marks" for line in chart.lines):
+            legend(ax, above=any(line.shade is not None for line in chart.lines))
         else:
             name_curves(ax, gap=6.0 if marked else 2.0)
         caption(ax, chart.caption)
@@ -87,23 +88,37 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
     return drawn
 
 
+def _shades(ax: Axes, chart: Chart, drawn: list[Line2D]) -> None:
+    """Fill marks by how well the models behind them have learnt, with a scale beside the axes."""
+    pairs = [pair for pair in zip(chart.lines, drawn, strict=True) if pair[0].shade is not None]
+    known = [value for line, _ in pairs for value in line.shade if np.isfinite(value)]
+    for line, own in pairs if known else ():
+        own.set(markersize=own.get_markersize() + 3, markerfacecolor="none", markeredgewidth=1.5)
+        marks = ax.scatter(line.x, line.y, own.get_markersize() ** 2, line.shade, lw=0,
+                           marker=own.get_marker(), zorder=own.get_zorder() - 0.1, cmap="cividis",
+                           vmin=min(known) - 1e-9, vmax=max(known) + 1e-9)  # fmt: skip
+        if line is pairs[-1][0]:
+            ax.figure.colorbar(marks, ax=ax, label="test accuracy (%)", pad=0.02)
+
+
 def _scales(ax: Axes, chart: Chart) -> None:
     """End the axes where curves end, with room for what runs at the lowest and highest."""
     ax.set(**{f"{axis}scale": "log" for axis, is_log in
               (("x", chart.is_log_x), ("y", chart.is_log_y)) if is_log})  # fmt: skip
-    ys = np.concatenate([np.ravel(np.asarray(line.y, float)) for line in chart.lines])
+    ys = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(o.y, float)) for o in chart.lines)])
     is_flat = not chart.is_log_y and not ys[np.isfinite(ys)].any()
     ax.dataLim.update_from_data_y(np.array([*chart.y_range, *([1.0] if is_flat else [])]), False)
     if chart.x_from is not None:
         ax.dataLim.update_from_data_x(np.array([chart.x_from]), False)
-    ax.margins(x=0, y=0.03)
+    is_of_marks = any(line.kind == "marks" for line in chart.lines) and not chart.ticks
+    ax.margins(x=0.04 * is_of_marks, y=0.03)
     ax.autoscale_view()
-    places = np.unique(np.concatenate([np.ravel(line.x) for line in chart.lines]))
+    places = np.unique(np.concatenate([np.zeros(0), *(np.ravel(o.x) for o in chart.lines)]))
     if chart.ticks:
         ax.set_xticks([at for at, _ in chart.ticks], [short(words) for _, words in chart.ticks])
         slant(ax, len(chart.ticks) > 3)
         ax.set_xlim(-0.5, len(chart.ticks) - 0.5)
-    elif len(places) == max(len(line.x) for line in chart.lines) <= _MOST_TICKS:
+    elif len(places) == max((len(line.x) for line in chart.lines), default=0) <= _MOST_TICKS:
         ax.set_xticks(places, [f"{place:.4g}" for place in places])
         ax.xaxis.minorticks_off()
     elif chart.is_log_x:

@@ -30,6 +30,7 @@ class Line(NamedTuple):
         weight: "main", "thin" or "thick", and maybe "solid" or "dashed" whatever the series is.
         words: What is said of each mark, in place of its values.
         rows: The row of a table that each mark stands for; none when empty.
+        shade: Accuracy of each mark's model in percent, which fills it in a picture, or None.
     """
 
     series: str
@@ -42,6 +43,7 @@ class Line(NamedTuple):
     weight: str = "main"
     words: Sequence[str] = ()
     rows: Sequence[int] = ()
+    shade: Any = None
 
 
 @dataclasses.dataclass(frozen=True)

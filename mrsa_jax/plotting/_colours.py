@@ -61,11 +61,6 @@ def look(label: str, place: int, *, is_scheme: bool) -> tuple[str, tuple[float, 
     return _OTHERS[place % len(_OTHERS)], tuple(length / 2.2 for length in dashes)
 
 
-def is_scheme(label: str) -> bool:
-    """Return whether a label is one of a scheme that has a colour of its own."""
-    return label in NAMED
-
-
 def scheme_colour(label: str) -> str:
     """Return the colour of a scheme, the same in every figure and on every page.
 

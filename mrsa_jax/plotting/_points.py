@@ -5,6 +5,8 @@ Each takes a data frame with a row a point, as `results.mrsa.table()` gives it.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,7 +17,7 @@ from mrsa_jax._html import number
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import ALL, Chart, Line
 from mrsa_jax.plotting._colours import scheme_colour
-from mrsa_jax.plotting._names import legend, short
+from mrsa_jax.plotting._names import legend
 from mrsa_jax.plotting._style import caption, drawing, whole_numbers
 
 if TYPE_CHECKING:
@@ -222,6 +224,27 @@ def plot_accuracy_epsilon(
     return draw(accuracy_epsilon_chart(table, hue), ax=ax)
 
 
+def pair_chart(
+    table: pd.DataFrame, x: str, y: str, hue: str | None, words: Sequence[str] = ()
+) -> Chart:
+    """Return one quantity against another, a mark a point; `words` are said of each."""
+    known = np.isfinite(table[[x, y]].to_numpy(np.float64)).all(axis=1)
+    own = table.assign(_row=np.arange(len(table)))[known]
+    lines = []
+    for label, rows in by_hue(own, hue):
+        across, up = (shown_scale(name) * rows[name].to_numpy(np.float64) for name in (x, y))
+        places = rows["_row"].tolist()
+        said = [words[place] for place in places] if words else ()
+        lines.append(Line(label, across, up, kind="marks", words=said, rows=places))
+    along, axis = axis_label(x), axis_label(y)
+    is_free = [name.endswith("accuracy") for name in (x, y)]
+    return Chart(
+        f"{axis[:1].upper()}{axis[1:]} against {along}", "", lines, along, axis,
+        x_from=None if is_free[0] else 0.0, y_range=() if is_free[1] else (0.0,),
+        whole="x" * (x in _COUNTS), are_schemes=hue in ("scheme", "schemes"),
+    )  # fmt: skip
+
+
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot strong T against C, a mark a point; where models were trained its shade is the accuracy.
 
@@ -233,69 +256,16 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Raises:
         ConfigurationError: If the table lacks either column.
     """
-    for name in ("strong_privacy", "aggregation_cardinality"):
+    pair = ("strong_privacy", "aggregation_cardinality")
+    for name in pair:
         _known(table, "table", name)
-    shown = table[table["strong_privacy"].notna()]
-    is_scheme = "scheme" in shown
-    groups = list(shown.groupby("scheme", sort=False)) if is_scheme else [("", shown)]
-    is_trained = "accuracy" in shown and bool(shown["accuracy"].notna().any())
-    with drawing(ax) as ax:
-        shade: dict[str, Any] = {}
-        if is_trained:
-            low, high = 100 * shown["accuracy"].min(), 100 * shown["accuracy"].max()
-            shade = {"cmap": "cividis", "vmin": low - 1e-9, "vmax": high + 1e-9}
-        marks = None
-        for index, (label, rows) in enumerate(groups):
-            colour: dict[str, Any] = {"color": scheme_colour(str(label))}
-            if is_trained:
-                colour = {"c": 100 * rows["accuracy"], **shade}
-            marks = ax.scatter(
-                rows["strong_privacy"], rows["aggregation_cardinality"],
-                s=62 * (1 + 0.9 * _hiding(rows, groups[index + 1 :])), zorder=3,
-                marker=_MARKERS[index % len(_MARKERS)], edgecolors="#333333", linewidths=0.6,
-                label=short(str(label)) or None, **colour,
-            )  # fmt: skip
-        if is_trained and marks is not None:
-            ax.figure.colorbar(marks, ax=ax, label="test accuracy (%)", pad=0.02)
-        ax.set(xlabel=_LABELS["strong_privacy"], ylabel=_LABELS["aggregation_cardinality"])
-        for name, limits in (
-            ("strong_privacy", ax.set_xlim),
-            ("aggregation_cardinality", ax.set_ylim),
-        ):
-            limits(0, 1.1 * max(float(shown[name].max()), 1.0) if len(shown) else 1.0)
-        whole_numbers(ax.xaxis)
-        caption(ax, "What privacy costs: up and to the right is better.")
-        if is_scheme and len(groups) == len(shown) <= _MOST_NAMED:
-            _name_points(ax, shown)
-        elif is_scheme:
-            legend(ax, above=True)
-    return ax
-
-
-def _hiding(rows: pd.DataFrame, later: list[Any]) -> int:
-    """Return how many of the groups drawn later have a mark on one of these: all are to be seen."""
-    names = ["strong_privacy", "aggregation_cardinality"]
-    own = rows[names].to_numpy(float)
-    return sum(
-        bool((np.abs(own[:, None] - other[names].to_numpy(float)) < 0.2).all(-1).any())
-        for _, other in later
-    )
-
-
-def _name_points(ax: Axes, shown: pd.DataFrame) -> None:
-    """Write each point's scheme beside it, on the side where there is room, clear of others."""
-    right = 0.6 * float(shown["strong_privacy"].max())
-    taken: list[tuple[float, float]] = []
-    for _, row in shown.sort_values("aggregation_cardinality").iterrows():
-        x, y = float(row["strong_privacy"]), float(row["aggregation_cardinality"])
-        near = sum(abs(x - a) < 0.5 and abs(y - b) < 0.6 for a, b in taken)
-        taken.append((x, y))
-        side = "right" if x > right else "left"
-        offset = (-8 if side == "right" else 8, -3 + 11 * near)
-        ax.annotate(
-            short(str(row["scheme"])), (x, y), xytext=offset, textcoords="offset points",
-            ha=side, fontsize=8,
-        )  # fmt: skip
+    chart = pair_chart(table, *pair, "scheme" if "scheme" in table else None)
+    lines = chart.lines
+    if "accuracy" in table and table["accuracy"].notna().any():
+        accuracy = 100 * table["accuracy"].to_numpy(float)
+        lines = [line._replace(shade=accuracy[list(line.rows)]) for line in lines]
+    told = "What privacy costs: up and to the right is better."
+    return draw(dataclasses.replace(chart, lines=lines, caption=told), ax=ax)
 
 
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

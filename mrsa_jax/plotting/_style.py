@@ -39,24 +39,11 @@ def caption(ax: Axes, text: str) -> None:
     ax.set_label(text)
 
 
-def ends(ax: Axes, *, bottom: float | None = 0.0, top: float | None = None) -> None:
-    """End the axes where curves end, and leave room for what runs at the lowest and highest.
-
-    Args:
-        ax: What has been drawn; its panels too, where several share an upright axis.
-        bottom: The least value there can be; None where it is free.
-        top: The largest, where the axis should show it.
-    """
-    ax.margins(x=0)
+def ends(ax: Axes) -> None:
+    """End the axes where curves end, with 0 and room for what runs at the lowest and highest."""
+    ax.dataLim.update_from_data_y(np.zeros(1), False)
+    ax.margins(x=0, y=0.03)
     ax.autoscale_view()
-    panels = [one.dataLim for one in ax.get_shared_y_axes().get_siblings(ax)]
-    low, high = min(one.y0 for one in panels), max(one.y1 for one in panels)
-    if not (np.isfinite(low) and np.isfinite(high)):
-        low, high = 0.0, 1.0
-    low = low if bottom is None else min(low, bottom)
-    high = high if top is None else max(high, top)
-    room = 0.025 * (high - low if high > low else 1.0)
-    ax.set_ylim(low - room, (high if high > low else low + 1.0) + 1.6 * room)
 
 
 def slant(ax: Axes, needed: bool = True) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax._html import number
-from mrsa_jax.plotting._chart import Chart, Line
-from mrsa_jax.plotting._points import axis_label, by_hue, shown_scale
+from mrsa_jax.plotting._chart import Chart
+from mrsa_jax.plotting._points import pair_chart, shown_scale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,10 @@ def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> d
         names: Columns that say which point a row is.
         hue: Column that tells series apart, or None.
     """
-    return {f"{y}_{x}": _chart(table, names, x, y, hue) for x, y in _pairs(table, names)}
+    return {
+        f"{y}_{x}": pair_chart(table, x, y, hue, _words(table, names, x, y))
+        for x, y in _pairs(table, names)
+    }
 
 
 def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -79,24 +82,12 @@ def _finite(table: pd.DataFrame, *names: str) -> np.ndarray:
     return np.asarray(np.isfinite(values).all(axis=1))
 
 
-def _chart(table: pd.DataFrame, names: Sequence[str], x: str, y: str, hue: str | None) -> Chart:
-    own = table.assign(_row=np.arange(len(table)))[_finite(table, x, y)]
-    lines = []
-    for label, rows in by_hue(own, hue):
-        xs, ys = (shown_scale(n) * rows[n].to_numpy(np.float64) for n in (x, y))
-        words = [
-            ", ".join(f"{heading(n)} {value}" for n, value in zip(names, told, strict=True))
-            + f": {heading(x)} {number(a)}, {heading(y)} {number(b)}"
-            for told, a, b in zip(
-                rows[list(names)].itertuples(index=False, name=None), xs, ys, strict=True
-            )
-        ]
-        lines.append(Line(label, xs, ys, kind="marks", words=words,
-                          rows=rows["_row"].tolist()))  # fmt: skip
-    across, up = axis_label(x), axis_label(y)
-    free = x.endswith("accuracy"), y.endswith("accuracy")
-    return Chart(
-        f"{up[:1].upper()}{up[1:]} against {across}", "", lines, across, up,
-        x_from=None if free[0] else 0.0, y_range=() if free[1] else (0.0,), whole="",
-        are_schemes=hue in ("scheme", "schemes"),
-    )  # fmt: skip
+def _words(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:
+    """Return what is said of each point: its settings, and what was measured of it."""
+    own = table[list(names)].itertuples(index=False, name=None)
+    pairs = (shown_scale(name) * table[name].to_numpy(np.float64) for name in (x, y))
+    return [
+        ", ".join(f"{heading(n)} {value}" for n, value in zip(names, told, strict=True))
+        + f": {heading(x)} {number(a)}, {heading(y)} {number(b)}"
+        for told, a, b in zip(own, *pairs, strict=True)
+    ]

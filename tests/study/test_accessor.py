@@ -127,12 +127,18 @@ def test_an_axis_of_words_stands_side_by_side(swept: xr.Dataset) -> None:
 
 def test_the_trade_off_holds_every_point(results: xr.Dataset, swept: xr.Dataset) -> None:
     ax = results.mrsa.plot_tradeoff()
-    marks = np.concatenate([one.get_offsets() for one in ax.collections])
-    assert marks.tolist() == [[1.0, 5 / 3], [2.0, 4 / 3]]
-    assert {text.get_text() for text in ax.texts} == {"Random", "User partition"}
+    for marks in (
+        np.concatenate([one.get_xydata() for one in ax.get_lines()]),
+        np.concatenate([one.get_offsets() for one in ax.collections]),
+    ):
+        assert marks.tolist() == [[1.0, 5 / 3], [2.0, 4 / 3]]
+    shades = np.concatenate([one.get_array() for one in ax.collections])
+    np.testing.assert_allclose(shades, [90, 80])
+    assert [one.get_text() for one in ax.get_legend().get_texts()] == ["Random", "User partition"]
     assert len(ax.figure.axes) == 2  # the accuracy's scale
     plain = swept.drop_vars("accuracy").mrsa.plot_tradeoff()
-    assert len(np.concatenate([one.get_offsets() for one in plain.collections])) == 3
+    assert len(np.concatenate([one.get_xydata() for one in plain.get_lines()])) == 3
+    assert len(plain.collections) == 0
 
 
 def test_an_explorer_is_one_piece_that_fetches_nothing(
