@@ -20,8 +20,7 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
-from numba.core import ir
-from numba.core import types as _types
+from numba.core import ir, types as _types
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-import functools
+import ast
 import importlib
+import pathlib
 import sys
 from collections.abc import Callable
 from typing import Any
 
 
-def late_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__`.
+def late_names(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
-    What it imports `if TYPE_CHECKING` loads when it is first asked for, so that type checkers and
-    the interpreter read one list.
+    The names are those that its stub `__init__.pyi` imports, so that type checkers and the
+    interpreter read one list.
 
     Args:
-        package: The package's full name.
+        package: The package's full name, `__name__`.
+        file: Its `__file__`, beside the stub.
     """
-
-    @functools.cache
-    def home() -> dict[str, str]:
-        """Return the module of each name."""
-        import ast  # not before a name is asked for
-
-        spec: Any = sys.modules[package].__spec__
-        guarded = (one for one in ast.parse(spec.loader.get_source(package)).body
-                   if isinstance(one, ast.If))  # fmt: skip
-        lines = (line for block in guarded for line in block.body)
-        return {
-            alias.name: f"{line.module}"
-            for line in lines
-            if isinstance(line, ast.ImportFrom)
-            for alias in line.names
-        }
+    stub = ast.parse(pathlib.Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    home = {
+        alias.name: line.module
+        for line in stub.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
 
     def get(name: str) -> Any:
-        if name not in home():
+        if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if home()[name] == package:  # a module of its own
+        if home[name] is None:  # a module of its own
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(home()[name]), name)
+        found = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        setattr(sys.modules[package], name, found)  # asked for once
+        return found
 
-    return get, lambda: sorted(sys.modules[package].__all__)
+    names = sorted(home)
+    return get, lambda: names, names

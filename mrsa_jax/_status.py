@@ -1,4 +1,4 @@
-"""Status codes: what became of a round. A failed round is data, never an exception."""
+"""The steps of a round, and what became of it. A failed round is data, never an exception."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import enum
 
 FEWEST_IN_A_SUM = 2
 """Clients in the smallest sum that is revealed: one over fewer would be an input."""
+
+STEPS = ("advertise keys", "share keys", "masked input", "unmask")
+"""Names of the four steps of a round, in order."""
+CHECK = "check survivors"
+"""Name of the step that the signed consistency check adds."""
+STEPS_WITH_CHECK = (*STEPS[:3], CHECK, STEPS[3])
+"""Names of the five steps of a round with it."""
 
 
 class Status(enum.IntEnum):

@@ -114,7 +114,19 @@ PAPERS = sorted((ROOT.parent / "papers" / "mrsa_papers").rglob("*.py"))
 
 @functools.cache
 def _tree(path: pathlib.Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    """Return a module's syntax tree; a package's names load late, from what its stub imports."""
+    tree, stub = ast.parse(path.read_text()), path.with_suffix(".pyi")
+    if stub.exists():
+        names = ast.parse(stub.read_text()).body
+        parts = stub.parent.parts
+        base = max(parts.index(root) for root in ("mrsa_jax", "mrsa_papers") if root in parts)
+        for node in names:
+            assert isinstance(node, ast.ImportFrom)
+            assert node.level == 1
+            node.module = ".".join([*parts[base:], *([node.module] if node.module else [])])
+            node.level = 0
+        tree.body.append(ast.If(ast.Name("TYPE_CHECKING"), names, []))
+    return tree
 
 
 def _family(path: pathlib.Path) -> str:

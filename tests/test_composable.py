@@ -22,6 +22,7 @@ from jax.sharding import Mesh, PartitionSpec
 import mrsa_jax as mj
 from mrsa_jax import (
     attacks,
+    availability as online,
     data,
     design,
     dp,
@@ -33,7 +34,6 @@ from mrsa_jax import (
     secagg,
     selection,
 )
-from mrsa_jax import availability as online
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import stochastic
 

@@ -17,8 +17,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import cli
 from mrsa_jax.availability import _registry as availability
-from mrsa_jax.graphs import GraphModel
-from mrsa_jax.graphs import _registry as graphs
+from mrsa_jax.graphs import GraphModel, _registry as graphs
 from mrsa_jax.selection import Selector
 from mrsa_jax.selection._registry import ROWS
 

@@ -13,8 +13,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, _memory
 from mrsa_jax.cli import main
-from mrsa_jax.study import PopulationConfig, SimulateConfig
-from mrsa_jax.study import _memory as study_memory
+from mrsa_jax.study import PopulationConfig, SimulateConfig, _memory as study_memory
 
 UNITS = {"MiB": 2**20, "GiB": 2**30}
 

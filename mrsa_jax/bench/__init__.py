@@ -1,30 +1,5 @@
 """Benchmarks: what `mrsa-jax bench` runs, how it measures, and who it compares with."""
 
-from mrsa_jax.bench._harness import (
-    Measurement,
-    ResultsDifferError,
-    compare,
-    machine,
-    record,
-    row,
-)
-from mrsa_jax.bench._peers import PEERS, how_to_make, python_of
-from mrsa_jax.bench._run import Report, check_topics, run
-from mrsa_jax.bench._topics import TOPICS, Case
+from mrsa_jax._late import late_names
 
-__all__ = [
-    "PEERS",
-    "TOPICS",
-    "Case",
-    "Measurement",
-    "Report",
-    "ResultsDifferError",
-    "check_topics",
-    "compare",
-    "how_to_make",
-    "machine",
-    "python_of",
-    "record",
-    "row",
-    "run",
-]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

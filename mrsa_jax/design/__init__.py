@@ -1,6 +1,5 @@
 """Families of lines, whose disjoint ones a round sums, and what they promise whatever is summed."""
 
-from mrsa_jax.design._families import blocks, grids, nets, rectangles
-from mrsa_jax.design._judge import Judgement, judge
+from mrsa_jax._late import late_names
 
-__all__ = ["Judgement", "blocks", "grids", "judge", "nets", "rectangles"]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -1,50 +1,5 @@
 """The secure-aggregation protocol with real messages and real cryptography."""
 
-from mrsa_jax.protocol._client import Client
-from mrsa_jax.protocol._errors import (
-    AuthenticationError,
-    BothSecretsRequestedError,
-    ForgedShareError,
-    KeyAgreementError,
-    MalformedMessageError,
-    ProtocolError,
-    TooFewSurvivorsError,
-    UnexpectedMessageError,
-)
-from mrsa_jax.protocol._messages import (
-    AdvertiseKeys,
-    KeyList,
-    MaskedInput,
-    ShareList,
-    SurvivorList,
-    UnmaskShares,
-)
-from mrsa_jax.protocol._network import SERVER, Network, disturbed
-from mrsa_jax.protocol._run import run
-from mrsa_jax.protocol._server import Server
-from mrsa_jax.protocol._shamir import recover, share
+from mrsa_jax._late import late_names
 
-__all__ = [
-    "SERVER",
-    "AdvertiseKeys",
-    "AuthenticationError",
-    "BothSecretsRequestedError",
-    "Client",
-    "ForgedShareError",
-    "KeyAgreementError",
-    "KeyList",
-    "MalformedMessageError",
-    "MaskedInput",
-    "Network",
-    "ProtocolError",
-    "Server",
-    "ShareList",
-    "SurvivorList",
-    "TooFewSurvivorsError",
-    "UnexpectedMessageError",
-    "UnmaskShares",
-    "disturbed",
-    "recover",
-    "run",
-    "share",
-]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
+from mrsa_jax._status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
 from mrsa_jax.protocol._network import SERVER, Network, Refusal, disturbed
@@ -32,7 +33,6 @@ from mrsa_jax.secagg import (
     unmasking_risk,
 )
 from mrsa_jax.secagg._checks import RoundSetting, check_setting
-from mrsa_jax.secagg.costs import CHECK, STEPS, STEPS_WITH_CHECK
 
 Progress = Callable[[str, int, int], None]
 _SIGNERS = 2**32 - 1  # streams of signing keys, counted down from here: no client's id

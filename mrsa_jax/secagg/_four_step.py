@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax import graphs
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._status import STEPS, STEPS_WITH_CHECK, Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import (
     LIMBS,
@@ -37,7 +37,7 @@ from mrsa_jax.secagg._conditions import unmasking_risk
 from mrsa_jax.secagg._outcome import judged
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
-from mrsa_jax.secagg._round_costs import STEPS, STEPS_WITH_CHECK, round_costs
+from mrsa_jax.secagg._round_costs import round_costs
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Seeds, SegmentPlan

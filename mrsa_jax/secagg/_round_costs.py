@@ -18,18 +18,12 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief, telling
 from mrsa_jax._residues import words_per_residue
+from mrsa_jax._status import STEPS, STEPS_WITH_CHECK
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._admission import admitted, memberships
 from mrsa_jax.secagg._conditions import check_rounds
 from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
-
-STEPS = ("advertise keys", "share keys", "masked input", "unmask")
-"""Names of the four steps, in order."""
-CHECK = "check survivors"
-"""Name of the step that the signed consistency check adds."""
-STEPS_WITH_CHECK = (*STEPS[:3], CHECK, STEPS[3])
-"""Names of the five steps of a round with it."""
 
 # The wire format of `mrsa_jax.protocol`, in bytes.
 HEADER, IDENTITY, COUNT = 8, 4, 4

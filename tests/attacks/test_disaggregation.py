@@ -9,12 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax.attacks import CountView, disaggregation
-from mrsa_jax.attacks import _disaggregation as inner
+from mrsa_jax.attacks import CountView, _disaggregation as inner, disaggregation
 
 
 def _rounds(num_rounds: int, num_blocks: int, in_each: int, block: int, seed: int) -> np.ndarray:

@@ -14,8 +14,13 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.attacks import UpdateView, gradient_inversion, inferred_labels, total_variation
-from mrsa_jax.attacks import _gradient_inversion as inner
+from mrsa_jax.attacks import (
+    UpdateView,
+    _gradient_inversion as inner,
+    gradient_inversion,
+    inferred_labels,
+    total_variation,
+)
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(16,))

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.attacks import _inconsistency as inner
-from mrsa_jax.attacks import model_inconsistency, silenced
+from mrsa_jax.attacks import _inconsistency as inner, model_inconsistency, silenced
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(12, 6))

@@ -15,8 +15,13 @@ import pytest
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax.attacks import MembershipView, membership, membership_score, true_logits
-from mrsa_jax.attacks import _membership as inner
+from mrsa_jax.attacks import (
+    MembershipView,
+    _membership as inner,
+    membership,
+    membership_score,
+    true_logits,
+)
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(32,))

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mrsa_jax import ConfigurationError
 from mrsa_jax.graphs import complete, component_labels, degrees, is_connected

@@ -14,8 +14,15 @@ import mrsa_jax as mj
 from mrsa_jax import hetero
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.hetero import aggregate, encode, segment_layout
-from mrsa_jax.secagg import Block, Seeds, derive_seeds, key_material, pad_inputs, segment_plan
-from mrsa_jax.secagg import _ring_sum as masking
+from mrsa_jax.secagg import (
+    Block,
+    Seeds,
+    _ring_sum as masking,
+    derive_seeds,
+    key_material,
+    pad_inputs,
+    segment_plan,
+)
 
 _layout = functools.cache(
     lambda: segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)

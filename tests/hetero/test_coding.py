@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.hetero import _row_kernels as kernels
-from mrsa_jax.hetero import decode, encode, segment_layout, weighted_mean
+from mrsa_jax.hetero import _row_kernels as kernels, decode, encode, segment_layout, weighted_mean
 
 _layout = functools.cache(
     lambda: segment_layout("mc", [2, 3, 2], [2, 5, 9], dim=11)

@@ -13,8 +13,7 @@ import typing
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from inside import function_of, inside
 
 import mrsa_jax as mj

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mrsa_jax import live, privacy
-from mrsa_jax.privacy import _hidden as hidden
 from mrsa_jax.privacy import (
+    _hidden as hidden,
     audit,
     distinguishability,
     hidden_among,

@@ -16,8 +16,8 @@ from mrsa_jax.protocol import (
     ShareList,
     SurvivorList,
     UnmaskShares,
+    _messages as messages,
 )
-from mrsa_jax.protocol import _messages as messages
 
 PRIME = 2**31 - 1
 LAYOUT = ((5, 37), (3, 2**16))

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.secagg import _four_step as four_step
-from mrsa_jax.secagg import aggregate
+from mrsa_jax.secagg import _four_step as four_step, aggregate
 
 COMPLETE = ~np.eye(4, dtype=bool)
 ALL = np.ones((5, 4), bool)

@@ -17,6 +17,7 @@ from mrsa_jax import _device
 from mrsa_jax.secagg import (
     Block,
     Seeds,
+    _ring_sum as masking,
     complete_plan,
     derive_seeds,
     key_material,
@@ -24,7 +25,6 @@ from mrsa_jax.secagg import (
     ring_sum,
     segment_plan,
 )
-from mrsa_jax.secagg import _ring_sum as masking
 from mrsa_jax.secagg._pad_arrays import padded_blocks
 
 IDS = [40, 7, 99, 12, 3]  # global ids, neither sorted nor small

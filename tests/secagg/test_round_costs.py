@@ -10,10 +10,10 @@ import typing
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
+from mrsa_jax._status import STEPS
 from mrsa_jax.secagg import (
     Block,
     RoundCosts,
@@ -22,7 +22,6 @@ from mrsa_jax.secagg import (
     round_costs,
 )
 from mrsa_jax.secagg.costs import (
-    STEPS,
     ccesa_bandwidth_bits,
     secagg_bandwidth_bits,
     turbo_aggregate_bandwidth_bits,

@@ -17,8 +17,8 @@ from mrsa_jax.study import (
     check,
     open_study,
     validate,
+    validate as validate_without_jax,
 )
-from mrsa_jax.study import validate as validate_without_jax
 
 SMALL = ["--num-clients", "12", "--cohort-size", "6", "--dropout-rates", "0.1"]
 LEARN = ["--dataset", "digits", "--model", "logistic", "--evaluate-every", "5"]

@@ -34,8 +34,11 @@ from flwr.common import (
     ndarrays_to_parameters,
     parameters_to_ndarrays,
 )
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Stage
-from flwr.common.secure_aggregation.secaggplus_constants import Key as SecAggKey
+from flwr.common.secure_aggregation.secaggplus_constants import (
+    RECORD_KEY_CONFIGS,
+    Key as SecAggKey,
+    Stage,
+)
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server import LegacyContext, ServerApp, ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg

@@ -1,7 +1,5 @@
 """How often a round fails, by bounds, exact sums and simulation: Theorems 1 to 6 of CCESA."""
 
-from mrsa_jax.secagg.failures._judging import draw_arrays, judge_arrays
-from mrsa_jax.secagg.failures._rare import RareRate
-from mrsa_jax.secagg.failures._theory import proposition1_bound
+from mrsa_jax._late import late_names
 
-__all__ = ["RareRate", "draw_arrays", "judge_arrays", "proposition1_bound"]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

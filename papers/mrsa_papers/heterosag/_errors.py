@@ -16,8 +16,15 @@ import numpy as np
 
 from mrsa_jax import hetero
 from mrsa_jax._streams import as_key, fold
-from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
-from mrsa_papers.harness import _figures as draw
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    _figures as draw,
+    compare,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.heterosag import _training as training
 
 if TYPE_CHECKING:

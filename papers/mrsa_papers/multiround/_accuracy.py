@@ -16,9 +16,7 @@ from mrsa_papers.harness import Check, Context, Found, bands, interval, late_acc
 from mrsa_papers.harness._datasets import is_data_of
 from mrsa_papers.harness._figures import by_scheme, draw_seeds, panels, short
 from mrsa_papers.harness._rows import DATA
-from mrsa_papers.multiround import ROWS
-from mrsa_papers.multiround import _claims as claims
-from mrsa_papers.multiround import _training as training
+from mrsa_papers.multiround import ROWS, _claims as claims, _training as training
 from mrsa_papers.multiround._training import Setting
 
 if TYPE_CHECKING:

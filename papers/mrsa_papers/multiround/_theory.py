@@ -15,8 +15,15 @@ import numpy as np
 
 from mrsa_jax import modular, selection
 from mrsa_jax.availability import independent
-from mrsa_papers.harness import Check, Found, compare, schemes_for, state, targets_of
-from mrsa_papers.harness import _figures as draw
+from mrsa_papers.harness import (
+    Check,
+    Found,
+    _figures as draw,
+    compare,
+    schemes_for,
+    state,
+    targets_of,
+)
 from mrsa_papers.harness._context import RATES, Context, rows_to_frame
 from mrsa_papers.harness._intervals import binomial_interval, every
 

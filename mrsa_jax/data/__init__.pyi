@@ -1,0 +1,16 @@
+from ._available import available as available
+from ._clients import (
+    ClientData as ClientData,
+    check_client_data as check_client_data,
+    class_counts as class_counts,
+    label_dropout_rates as label_dropout_rates,
+)
+from ._dataset import Dataset as Dataset
+from ._dirichlet import (
+    dirichlet_by_class as dirichlet_by_class,
+    dirichlet_by_client as dirichlet_by_client,
+)
+from ._images import augment as augment, normalise as normalise
+from ._partition import iid as iid, shards as shards, shards_with_shared as shards_with_shared
+from ._prepare import plan_preparation as plan_preparation, prepare as prepare
+from ._sources import SOURCES as SOURCES, load as load

@@ -1,0 +1,23 @@
+from ._checkpoint import checkpoints as checkpoints
+from ._convolutional import cnn as cnn, lenet as lenet, smooth_lenet as smooth_lenet, vgg11 as vgg11
+from ._drift import Drift as Drift, measure_drift as measure_drift
+from ._local import (
+    LocalSGD as LocalSGD,
+    LocalTrainer as LocalTrainer,
+    client_updates as client_updates,
+    local_sgd as local_sgd,
+)
+from ._many import train_many as train_many
+from ._memory import memory_estimate as memory_estimate
+from ._models import (
+    initial_parameters as initial_parameters,
+    logistic as logistic,
+    mlp as mlp,
+    num_parameters as num_parameters,
+    unflatten as unflatten,
+)
+from ._run import TrainingResult as TrainingResult
+from ._schedule import RateSchedule as RateSchedule, decay_at as decay_at
+from ._server import evaluate as evaluate
+from ._tracking import json_lines as json_lines, tensorboard as tensorboard, wandb as wandb
+from ._train import train as train

@@ -1,0 +1,26 @@
+from ._cohort import (
+    LocalTrainer as LocalTrainer,
+    cohort_updates as cohort_updates,
+    measured_width as measured_width,
+    shuffled as shuffled,
+)
+from ._flat import Slots as Slots, flat_updates as flat_updates, runs_program as runs_program
+from ._mesh import (
+    gathered as gathered,
+    held_where_gathered as held_where_gathered,
+    lowered_cohort_updates as lowered_cohort_updates,
+    replicated as replicated,
+    sharded as sharded,
+    trained_cohort as trained_cohort,
+)
+from ._rounds import (
+    Carried as Carried,
+    Fixed as Fixed,
+    Report as Report,
+    Round as Round,
+    Trained as Trained,
+    aggregated as aggregated,
+    rounds_program as rounds_program,
+    trainer_at as trainer_at,
+)
+from ._step import PLAIN_AVERAGE as PLAIN_AVERAGE, server_step as server_step

@@ -1,0 +1,19 @@
+from ._integer_rows import integer_rows as integer_rows
+from ._json import MOST_LINE_BYTES as MOST_LINE_BYTES
+from ._jsonl import (
+    FORMAT as FORMAT,
+    STATUSES as STATUSES,
+    TORN as TORN,
+    VERSION as VERSION,
+    LineParser as LineParser,
+    SumLine as SumLine,
+)
+from ._numbers import (
+    SCALE_RULE as SCALE_RULE,
+    common_denominator as common_denominator,
+    exact_value as exact_value,
+    exact_weight as exact_weight,
+)
+from ._participation import sums_of as sums_of
+from ._read import read_log as read_log
+from ._table import ParticipationLog as ParticipationLog

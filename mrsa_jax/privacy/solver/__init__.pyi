@@ -1,0 +1,30 @@
+from ._bounds import bounds as bounds, random_projection as random_projection
+from ._candidates import (
+    few_rounds as few_rounds,
+    information_sets as information_sets,
+    program_seconds as program_seconds,
+    sparse_remainder as sparse_remainder,
+)
+from ._costs import (
+    girth_work as girth_work,
+    lifting_work as lifting_work,
+    light_sets as light_sets,
+    num_parts as num_parts,
+)
+from ._exact import (
+    combination_on as combination_on,
+    combination_through as combination_through,
+    independent_rows as independent_rows,
+    reduced_echelon as reduced_echelon,
+    residues_of as residues_of,
+    solve_each as solve_each,
+    support_of as support_of,
+)
+from ._groups import Groups as Groups, collapse as collapse, column_codes as column_codes
+from ._leverage_bound import leverage_bound as leverage_bound, leverage_seconds as leverage_seconds
+from ._ranks import CHEAP_SECONDS as CHEAP_SECONDS, Ranks as Ranks, ranks_of as ranks_of
+from ._search import Plan as Plan, Progress as Progress, run as run
+from ._sieve import Alone as Alone, Sieve as Sieve
+from ._space import Space as Space, Vector as Vector
+from ._through import Through as Through
+from ._two_adic import parity_checks as parity_checks

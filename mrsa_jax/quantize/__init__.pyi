@@ -1,0 +1,26 @@
+from ._budget import (
+    budget as budget,
+    check_fits as check_fits,
+    check_weights as check_weights,
+    largest_levels as largest_levels,
+    largest_total_weight as largest_total_weight,
+    required_modulus_bits as required_modulus_bits,
+    ring_size as ring_size,
+)
+from ._lattice import LatticeQuantizer as LatticeQuantizer, lattice as lattice
+from ._noise import RingNoise as RingNoise
+from ._norms import shortened as shortened
+from ._ranges import ClipRule as ClipRule, following_range as following_range
+from ._stochastic import (
+    Quantizer as Quantizer,
+    StochasticQuantizer as StochasticQuantizer,
+    stochastic as stochastic,
+)
+from ._wrap import (
+    LIKELIEST_WRAP as LIKELIEST_WRAP,
+    MOST_CLIENTS as MOST_CLIENTS,
+    check_wraps as check_wraps,
+    has_left as has_left,
+    lifted as lifted,
+    wrap_probability as wrap_probability,
+)

@@ -1,0 +1,69 @@
+from ._admission import admitted as admitted
+from ._aggregator import RingAverage as RingAverage, ring_average as ring_average
+from ._aggregator_state import AggregateOut as AggregateOut, Aggregator as Aggregator
+from ._coding import noisy_codes as noisy_codes
+from ._conditions import (
+    check_round as check_round,
+    informative as informative,
+    is_private as is_private,
+    is_reliable as is_reliable,
+    learned_sets as learned_sets,
+    learnt_components as learnt_components,
+    unmasking_risk as unmasking_risk,
+)
+from ._four_step import aggregate as aggregate
+from ._graph_rule import GraphRule as GraphRule, graph_rule as graph_rule
+from ._outcome import PlanOutcome as PlanOutcome, plan_outcome as plan_outcome
+from ._result import (
+    AggregateResult as AggregateResult,
+    StepReport as StepReport,
+    Transcript as Transcript,
+)
+from ._ring_sum import pad_inputs as pad_inputs, ring_sum as ring_sum
+from ._round_costs import (
+    RoundCosts as RoundCosts,
+    expected_costs as expected_costs,
+    fedavg_costs as fedavg_costs,
+    round_costs as round_costs,
+)
+from ._seeds import derive_seeds as derive_seeds, key_material as key_material
+from ._types import (
+    Block as Block,
+    Seeds as Seeds,
+    SegmentPlan as SegmentPlan,
+    complete_plan as complete_plan,
+    edge_index as edge_index,
+    segment_plan as segment_plan,
+)
+from .costs import (
+    Slowdown as Slowdown,
+    exponential_tail as exponential_tail,
+    latency_model as latency_model,
+    lognormal as lognormal,
+    operation_seconds as operation_seconds,
+    pareto as pareto,
+    round_latency as round_latency,
+    steady as steady,
+)
+from .failures._monte_carlo import (
+    FailureRates as FailureRates,
+    failure_rates as failure_rates,
+    failure_rates_of as failure_rates_of,
+)
+from .failures._rare import rare_failure_rates as rare_failure_rates
+from .failures._theory import (
+    connection_probability as connection_probability,
+    privacy_bound as privacy_bound,
+    private_connection_threshold as private_connection_threshold,
+    reliability_bound as reliability_bound,
+    reliable_connection_threshold as reliable_connection_threshold,
+    share_threshold as share_threshold,
+    share_threshold_real as share_threshold_real,
+)
+from .failures._theory_exact import (
+    exact_reliability_union_bound as exact_reliability_union_bound,
+    isolation_bound as isolation_bound,
+    log_disconnection_probability as log_disconnection_probability,
+    log_reliability_first_moment as log_reliability_first_moment,
+    unmasking_bound as unmasking_bound,
+)

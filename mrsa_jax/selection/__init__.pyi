@@ -1,0 +1,53 @@
+from ._balls_in_bins import balls_in_bins as balls_in_bins
+from ._bernoulli import (
+    BernoulliSelection as BernoulliSelection,
+    SelectorState as SelectorState,
+    bernoulli as bernoulli,
+)
+from ._blocks import (
+    batch_partitioning as batch_partitioning,
+    partition as partition,
+    uniform as uniform,
+    weighted as weighted,
+)
+from ._bounds import (
+    family_size_bound as family_size_bound,
+    full_rank_probability_bound as full_rank_probability_bound,
+)
+from ._checks import Fairness as Fairness
+from ._counts import rollout_counts as rollout_counts
+from ._lines import crossing_partitions as crossing_partitions, from_lines as from_lines
+from ._many import rollout_many as rollout_many
+from ._metrics import (
+    aggregation_cardinality as aggregation_cardinality,
+    fairness_gap as fairness_gap,
+)
+from ._own_schemes import register as register
+from ._poisson import poisson as poisson
+from ._population import (
+    changing_population as changing_population,
+    form_blocks as form_blocks,
+    rollout_population as rollout_population,
+)
+from ._power_of_choice import power_of_choice as power_of_choice
+from ._registry import Scheme as Scheme
+from ._rollout import (
+    rollout as rollout,
+    rollout_metrics as rollout_metrics,
+    rollout_trials as rollout_trials,
+)
+from ._rounds import (
+    RoundHistory as RoundHistory,
+    Selector as Selector,
+    ThresholdRule as ThresholdRule,
+    component_sums as component_sums,
+    learnt_rows as learnt_rows,
+    learnt_sums as learnt_sums,
+    rollout_rounds as rollout_rounds,
+)
+from ._separation import minimum_separation as minimum_separation
+from ._theory import (
+    enumerate_family as enumerate_family,
+    expected_cardinality as expected_cardinality,
+    family_size as family_size,
+)

@@ -1,0 +1,42 @@
+from ._advise_config import AdviseConfig as AdviseConfig
+from ._attack_rows import SumsOfRounds as SumsOfRounds
+from ._attacks_on_models import (
+    GradientsConfig as GradientsConfig,
+    InconsistencyConfig as InconsistencyConfig,
+    MembershipConfig as MembershipConfig,
+    ModelInversionConfig as ModelInversionConfig,
+)
+from ._attacks_on_sums import (
+    CanariesConfig as CanariesConfig,
+    DisaggregationConfig as DisaggregationConfig,
+    DistinguishConfig as DistinguishConfig,
+    LeastSquaresConfig as LeastSquaresConfig,
+)
+from ._audit_config import AuditConfig as AuditConfig
+from ._cite import cite as cite
+from ._compare import compare as compare, from_histories as from_histories
+from ._config import (
+    AggregationConfig as AggregationConfig,
+    DataConfig as DataConfig,
+    DemoConfig as DemoConfig,
+    PopulationConfig as PopulationConfig,
+    ProtocolConfig as ProtocolConfig,
+    ResourceConfig as ResourceConfig,
+    Scheme as Scheme,
+    SegmentConfig as SegmentConfig,
+    SimulateConfig as SimulateConfig,
+    TrainConfig as TrainConfig,
+    TrainingConfig as TrainingConfig,
+    config_hash as config_hash,
+    parse_scheme as parse_scheme,
+)
+from ._kinds import KINDS as KINDS, register_attack as register_attack, validate as validate
+from ._load import load_config as load_config, to_dict as to_dict, to_toml as to_toml
+from ._progress import Progress as Progress
+from ._report_folder import report as report
+from ._run import check as check, run as run, run_and_save as run_and_save
+from ._secagg_config import SecaggConfig as SecaggConfig
+from ._store import open_study as open_study
+from ._summary import sentences as sentences, summarise as summarise
+from .advice._door import advise as advise
+from .sweeps._engine import sweep as sweep
