@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError
@@ -21,9 +20,11 @@ def from_papers(group: str) -> Any:
     Raises:
         ConfigurationError: If the project is not installed, with the command that adds it.
     """
+    from importlib import metadata  # takes 20 ms, which `--help` need not wait for
+
     try:
-        offered = importlib.metadata.distribution(_NAME).entry_points
-    except importlib.metadata.PackageNotFoundError:
+        offered = metadata.distribution(_NAME).entry_points
+    except metadata.PackageNotFoundError:
         raise ConfigurationError(
             f"`{_NAME}` must be installed to remake the papers' tables and figures, or to report "
             "on them; in a clone of mrsa_jax: pip install ./papers"
