@@ -237,9 +237,10 @@ def pair_chart(
         said = [words[place] for place in places] if words else ()
         lines.append(Line(label, across, up, kind="marks", words=said, rows=places))
     along, axis = axis_label(x), axis_label(y)
+    names = [label.partition(" (")[0] for label in (axis, along)]
     is_free = [name.endswith("accuracy") for name in (x, y)]
     return Chart(
-        f"{axis[:1].upper()}{axis[1:]} against {along}", "", lines, along, axis,
+        f"{names[0][:1].upper()}{names[0][1:]} against {names[1]}", "", lines, along, axis,
         x_from=None if is_free[0] else 0.0, y_range=() if is_free[1] else (0.0,),
         whole="x" * (x in _COUNTS), are_schemes=hue in ("scheme", "schemes"),
     )  # fmt: skip
