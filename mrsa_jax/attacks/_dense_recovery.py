@@ -49,6 +49,8 @@ class DenseRecovery:
         tolerance: Relative distance below which two units tell the same input.
     """
 
+    cites = "inputs of a dense layer: geiping2020inverting boenisch2023curious"
+
     layer: str | None
     tolerance: float
 

@@ -72,6 +72,8 @@ class GradientInversion:
         pixel_range: Smallest and largest value of a pixel.
     """
 
+    cites = "gradient inversion: geiping2020inverting zhu2019deep zhao2020idlg"
+
     method: Literal["cosine", "euclidean"]
     num_steps: int
     restarts: int

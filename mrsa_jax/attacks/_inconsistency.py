@@ -71,6 +71,8 @@ class ModelInconsistency:
         is_bound: Whether the clients bind their pads to the model that they were sent.
     """
 
+    cites = "inconsistency"
+
     model: nn.Module
     trainer: LocalTrainer
     quantizer: StochasticQuantizer

@@ -65,6 +65,8 @@ class Membership:
         shadow_size: Samples that each is trained on.
     """
 
+    cites = "membership inference:"  # papers by its method
+
     method: Literal["loss", "shadow", "likelihood_ratio"]
     trainer: LocalTrainer
     num_shadows: int

@@ -45,6 +45,7 @@ class LatticeNoise:
         table: What is drawn from; None where the variance is above 2**32.
     """
 
+    cites = "noise in the ring: kairouz2021distributed agarwal2021skellam dong2022gaussian"
     __repr__ = brief
 
     kind: Kind = dataclasses.field(metadata={"static": True})

@@ -41,6 +41,8 @@ class Ledger:
         notes: What was short, missing or left out, in sentences.
     """
 
+    cites = "account of differential privacy: choquette2023multi dong2022gaussian"
+
     mu: Float64[np.ndarray, " clients"]
     planned_mu: Float64[np.ndarray, " clients"]
     is_exact: bool

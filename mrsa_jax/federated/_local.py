@@ -49,6 +49,7 @@ class LocalSGD:
             (static).
     """
 
+    cites = "federated averaging: mcmahan2017communication"
     __repr__ = brief
 
     learning_rate: Any  # arrays, but while JAX rebuilds the pytree, anything

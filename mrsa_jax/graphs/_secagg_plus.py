@@ -42,6 +42,8 @@ class SecAggPlusParameters:
     A bound of 0 has the logarithm -inf.
     """
 
+    cites = "secagg_plus"
+
     num_clients: int
     degree: int
     threshold: int

@@ -102,6 +102,7 @@ class SegmentAverage:
         clip_norm: float32, norm to which updates are shortened; or None.
     """
 
+    cites = "heterosag"
     __repr__ = brief
 
     quantizer: Any

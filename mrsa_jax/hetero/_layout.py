@@ -91,6 +91,8 @@ class SegmentLayout:
         modulus_bits: b of every block's ring of 2**b elements, in place of the rule; or None.
     """
 
+    cites = "heterosag"
+
     matrix: tuple[tuple[int, ...], ...]
     columns: tuple[tuple[int, ...], ...]
     levels: tuple[int, ...]

@@ -66,6 +66,8 @@ class CoordinateMedian:
         weighted: Whether blocks count by their weight (static).
     """
 
+    cites = "robust rule: yin2018byzantine"
+
     weighted: bool = dataclasses.field(default=True, metadata={"static": True})
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
@@ -82,6 +84,8 @@ class TrimmedMean:
         trim: Share of the weight left out at each end, float32.
         weighted: Whether blocks count by their weight (static).
     """
+
+    cites = "robust rule: yin2018byzantine"
 
     trim: Array
     weighted: bool = dataclasses.field(default=True, metadata={"static": True})
@@ -102,6 +106,8 @@ class GeometricMedian:
         weighted: Whether blocks count by their weight (static).
     """
 
+    cites = "robust rule: pillutla2022robust"
+
     num_iterations: Array
     smoothing: Array
     weighted: bool = dataclasses.field(default=True, metadata={"static": True})
@@ -121,6 +127,8 @@ class Krum:
         num_byzantine: f, how many blocks may be bad (static).
         num_selected: m, how many blocks are averaged (static).
     """
+
+    cites = "robust rule: blanchard2017machine"
 
     num_byzantine: int = dataclasses.field(metadata={"static": True})
     num_selected: int = dataclasses.field(default=1, metadata={"static": True})

@@ -72,6 +72,7 @@ class Audit:
         pending: What was not finished (`audit_steps`); what is there is sound all the same.
     """
 
+    cites = "multi-round privacy: so2023securing"
     __repr__ = told
     _repr_html_ = telling
 

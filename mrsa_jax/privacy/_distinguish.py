@@ -54,6 +54,8 @@ class Distinguishability:
             then the figures are guarantees, of differential privacy.
     """
 
+    cites = "distinguish"
+
     mu: Float64[np.ndarray, "*trials_clients"]
     shift: float
     spread: float | None

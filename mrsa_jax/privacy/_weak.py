@@ -74,6 +74,7 @@ class WeakPrivacy:
             whatever P was made for. So it is where a proof would have cost more than the effort.
     """
 
+    cites = "multi-round privacy: so2023securing"
     __repr__ = brief
 
     lower: int | None

@@ -47,6 +47,7 @@ class LatticeQuantizer:
         is_rotated: Whether updates are rotated (static).
     """
 
+    cites = "quantizer: kairouz2021distributed"
     __repr__ = brief
 
     step: Array

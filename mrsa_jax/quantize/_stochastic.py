@@ -62,6 +62,7 @@ class StochasticQuantizer:
         upper: r2, float32 scalar.
     """
 
+    cites = "quantizer: elkordy2022heterosag"
     __repr__ = brief
 
     num_levels: Array

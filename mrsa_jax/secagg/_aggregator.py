@@ -72,6 +72,7 @@ class RingAverage:
         noise: Integers that each client adds to its codes, on the quantizer's lattice; or None.
     """
 
+    cites = "secure aggregation: bonawitz2017practical shamir1979share rfc8439"
     __repr__ = brief
 
     quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything

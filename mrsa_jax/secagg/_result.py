@@ -92,6 +92,7 @@ class AggregateResult:
         steps: What each step cost.
     """
 
+    cites = "secagg"
     __repr__ = brief
 
     totals: tuple[np.ndarray, ...]

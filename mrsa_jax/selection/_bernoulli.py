@@ -35,6 +35,7 @@ class BernoulliSelection:
         num_clients: N, static.
     """
 
+    cites = "selection of clients: so2023securing"
     __repr__ = brief
 
     threshold: Array

@@ -46,6 +46,7 @@ class BlockSelection:
         num_clients: N, static.
     """
 
+    cites = "selection of clients: so2023securing"
     __repr__ = brief
 
     block_size: Array

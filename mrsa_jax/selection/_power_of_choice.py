@@ -64,6 +64,7 @@ class PowerOfChoice:
         num_clients: N, static.
     """
 
+    cites = "selection of clients: cho2020client"
     __repr__ = brief
 
     cohort_size: Array

@@ -27,6 +27,8 @@ _SECAGG = ("bonawitz2017practical", "shamir1979share")
 _REAL = ("rfc8439", "rfc7748", "rfc5869")
 _SELECTION = "selection of clients"
 _PROTOCOL = "secure aggregation"
+_NOISE = ("noise in the ring",
+          ("kairouz2021distributed", "agarwal2021skellam", "dong2022gaussian"))  # fmt: skip
 _MODEL = "model"
 _DATA = "data"
 
@@ -96,37 +98,6 @@ _SETTINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     },
 }  # fmt: skip
 """Papers of a setting's values, by the setting's name, wherever it stands."""
-
-_CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "BlockSelection": (_SELECTION, (_MULTIROUND,)),
-    "BernoulliSelection": (_SELECTION, (_MULTIROUND,)),
-    "PowerOfChoice": (_SELECTION, ("cho2020client",)),
-    "SecAggPlusParameters": _NAMES["secagg_plus"],
-    "RingAverage": (_PROTOCOL, (*_SECAGG, "rfc8439")),
-    "SegmentAverage": _NAMES["heterosag"],
-    "SegmentLayout": _NAMES["heterosag"],
-    "StochasticQuantizer": ("quantizer", ("elkordy2022heterosag",)),
-    "LatticeQuantizer": ("quantizer", ("kairouz2021distributed",)),
-    "LatticeNoise": ("noise in the ring", ("kairouz2021distributed", "agarwal2021skellam",
-                                           "dong2022gaussian")),
-    "CoordinateMedian": ("robust rule", ("yin2018byzantine",)),
-    "TrimmedMean": ("robust rule", ("yin2018byzantine",)),
-    "GeometricMedian": ("robust rule", ("pillutla2022robust",)),
-    "Krum": ("robust rule", ("blanchard2017machine",)),
-    "LocalSGD": ("federated averaging", ("mcmahan2017communication",)),
-    "Ledger": ("account of differential privacy", ("choquette2023multi", "dong2022gaussian")),
-    "GradientInversion": ("gradient inversion", ("geiping2020inverting", "zhu2019deep",
-                                                 "zhao2020idlg")),
-    "Distinguishability": ("attack on sums", ("dong2022gaussian",)),
-    "ModelInconsistency": ("attack by a server that sends different models",
-                           ("pasquini2022eluding",)),
-    "DenseRecovery": ("inputs of a dense layer", ("geiping2020inverting", "boenisch2023curious")),
-    "Membership": ("membership inference", ()),  # by its method
-    "WeakPrivacy": ("multi-round privacy", (_MULTIROUND,)),
-    "Audit": ("multi-round privacy", (_MULTIROUND,)),
-    "AggregateResult": (_PROTOCOL, _SECAGG),
-}  # fmt: skip
-"""Papers of a scheme that is a value, by its class."""
 
 _STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit",
             "advise")  # fmt: skip
@@ -303,7 +274,7 @@ def _of_field(name: str, value: Any) -> Iterator[_Found]:
     elif last == "proximal" and isinstance(value, int | float) and value > 0:
         yield "li2020federated", "FedProx", ""
     elif last == "clip_norm" and isinstance(value, int | float):
-        yield from _row(_CLASSES["LatticeNoise"], "")
+        yield from _row(_NOISE, "")
     elif isinstance(value, str) and value in _SETTINGS.get(last, {}):
         yield from _row(_SETTINGS[last][value], value)
 
@@ -319,26 +290,27 @@ def _of_results(results: Any) -> Iterator[_Found]:
             yield from _of_field("scheme", label)
 
 
-def _of_class(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return what a class stands for, and its papers; most are called after their row."""
-    own = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+def _of_class(cls: type) -> tuple[str, tuple[str, ...]]:
+    """Return what a class stands for, and its papers: as it says, or as the row it is named by."""
+    what, colon, keys = getattr(cls, "cites", "").partition(":")
+    if colon:
+        return what, tuple(keys.split())
+    own = what or re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
     rows = {called.replace("-", "_"): both for called, both in _registered().items()}
-    what, row = rows.get(own, ("", None))
-    return _CLASSES.get(name, ("", ()) if row is None else (what, row.papers))
+    return (rows[own][0], rows[own][1].papers) if own in rows else _NAMES.get(own, ("", ()))
 
 
 def papers_of_value(value: Any) -> Iterator[_Found]:
     """Yield the papers of a scheme that is a value, and of the schemes inside it."""
     name = type(value).__name__
-    found = list(_row(_of_class(name), name))
+    found = list(_row(_of_class(type(value)), name))
     for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
-        if dataclasses.is_dataclass(inner) and _of_class(type(inner).__name__)[1]:
+        if dataclasses.is_dataclass(inner) and _of_class(type(inner))[1]:
             found += papers_of_value(inner)
         elif field.name == "method" and isinstance(inner, str):
             for names in ("method", "methods"):
                 found += _of_field(names, inner)
     if not found:
-        hint = nearest(name, _CLASSES)
-        raise ConfigurationError(f"`spec` must be a known scheme; got a {name}; {hint}")
+        raise ConfigurationError(f"`spec` must be a scheme with papers; got a {name}")
     yield from found
