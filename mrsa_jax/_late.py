@@ -16,13 +16,14 @@ def late_names(
     """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
     The names are those that its stub `__init__.pyi` imports, so that type checkers and the
-    interpreter read one list.
+    interpreter read one list. Packages inside it are found besides.
 
     Args:
         package: The package's full name, `__name__`.
         file: Its `__file__`, beside the stub.
     """
-    stub = ast.parse(pathlib.Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    folder = pathlib.Path(file).parent
+    stub = ast.parse((folder / "__init__.pyi").read_text(encoding="utf-8"))
     home = {
         alias.name: line.module
         for line in stub.body
@@ -31,10 +32,10 @@ def late_names(
     }
 
     def get(name: str) -> Any:
+        if home.get(name, "") is None or (folder / name / "__init__.pyi").exists():
+            return importlib.import_module(f"{package}.{name}")
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if home[name] is None:  # a module of its own
-            return importlib.import_module(f"{package}.{name}")
         found = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
         setattr(sys.modules[package], name, found)  # asked for once
         return found
