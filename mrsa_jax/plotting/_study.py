@@ -26,6 +26,7 @@ OPENING = "weak_and_hidden"
 LEARNING = ("accuracy", "loss")
 """What was learnt, where something was trained."""
 
+_FEWEST_PAIRS = 10  # of updates, behind a correlation that is drawn where others have as many
 _ONE = ((1.0, "1: exposed"),)
 _BAND = " Lines: means of {trials} trials; bands: from 5 % to 95 % of them."
 
@@ -214,12 +215,14 @@ def _drift(results: xr.Dataset) -> Chart:
     for label in _labels(results):
         own = results.sel(scheme=label)
         rho, share = (float(own[f"update_{name}"]) for name in ("memory", "lasting"))
-        measured = own["correlation"].values
+        is_known = own["correlation_pairs"].values >= _FEWEST_PAIRS
+        measured = np.where(is_known | ~is_known.any(), own["correlation"].values, np.nan)
         lines.append(Line(label, lags, measured, "measured", weight="thin solid"))
         lines.append(Line(label, lags, share * rho**lags, "fitted"))
     caption = (
-        "Correlation of a client's updates, by the rounds between them (thin), and what was "
-        "fitted to it: the share that lasts times powers of its memory (thick)."
+        "Correlation of a client's updates, by the rounds between them (thin; where there are 10 "
+        "pairs or more), and what was fitted to it: the share that lasts times powers of its "
+        "memory (thick)."
     )
     return Chart("Memory of updates", caption, lines, "rounds between two updates",
                  "correlation", y_range=(0.0, 1.0))  # fmt: skip

@@ -50,6 +50,7 @@ def everything(trials: int) -> xr.Dataset:
     found |= {name: made("scheme") for name in (
         "expected_cardinality", "update_memory", "update_lasting")}  # fmt: skip
     found |= {"correlation": made("scheme", "lag", least=-0.5)}
+    found["correlation_pairs"] = ("scheme", "lag"), np.array([[90, 50, 20, 9, 30, 1], [5] * 6])
     found |= {"reconstruction_error": made("scheme", "client")}
     if trials == 1:  # hidden among and weak T of trials are not in one figure
         lower = made("scheme", "round")[1]
