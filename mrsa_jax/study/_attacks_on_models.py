@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Literal
+from typing import Annotated, Literal
 
 from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
-from mrsa_jax._flags import Folder, Name
+from mrsa_jax._flags import Cites, Folder, Name
 from mrsa_jax.study._attack_rows import (
     IS_POSITIVE,
     NOT_NEGATIVE,
@@ -19,6 +19,15 @@ from mrsa_jax.study._attack_rows import (
 )
 from mrsa_jax.study._training_config import ModelName
 
+_MethodName = Annotated[Literal["cosine", "euclidean"], Cites(
+    cosine="gradient inversion: geiping2020inverting",
+    euclidean="gradient inversion: zhu2019deep",
+)]  # fmt: skip
+_MethodNames = Annotated[tuple[Literal["loss", "shadow", "likelihood_ratio"], ...], Cites(
+    loss="membership inference: yeom2018privacy",
+    shadow="membership inference: shokri2017membership",
+    likelihood_ratio="membership inference: carlini2022membership",
+)]  # fmt: skip
 _PICTURES = (".png", ".jpg", ".jpeg")
 
 
@@ -52,7 +61,7 @@ class GradientsConfig(AttackSettings):
     """The model, as it is at the start of training; smooth_lenet is Zhu et al.'s."""
     learning_rate: float = 0.1
     """Step size of the clients' SGD."""
-    method: Literal["cosine", "euclidean"] = "cosine"
+    method: _MethodName = "cosine"
     """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
     iterations: int = 1200
     """Steps of the optimizer."""
@@ -122,7 +131,7 @@ class MembershipConfig(AttackSettings):
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/membership")
-    methods: tuple[Literal["loss", "shadow", "likelihood_ratio"], ...] = (
+    methods: _MethodNames = (
         "loss",
         "shadow",
         "likelihood_ratio",

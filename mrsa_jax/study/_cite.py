@@ -8,29 +8,29 @@ are all the same here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
+import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax._flags import Cites
 from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import _registry as graphs
 from mrsa_jax.selection import _registry as schemes
 from mrsa_jax.study._config import command_of, to_dict
-from mrsa_jax.study._kinds import attacks
+from mrsa_jax.study._kinds import KINDS, attacks
 from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
 _Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
 
 _MULTIROUND = "so2023securing"
 _SECAGG = ("bonawitz2017practical", "shamir1979share")
-_REAL = ("rfc8439", "rfc7748", "rfc5869")
 _SELECTION = "selection of clients"
 _PROTOCOL = "secure aggregation"
 _NOISE = ("noise in the ring",
           ("kairouz2021distributed", "agarwal2021skellam", "dong2022gaussian"))  # fmt: skip
-_MODEL = "model"
-_DATA = "data"
 
 _ROWS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "scheme": (_SELECTION, schemes.ROWS),
@@ -40,7 +40,6 @@ _ROWS: dict[str, tuple[str, Mapping[str, Any]]] = {
 """What the rows of a registry stand for, by the setting that names one; each has its papers."""
 
 _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
-    # the papers and protocols by their names
     "multiround": ("multi-round privacy", (_MULTIROUND,)),
     "secagg": (_PROTOCOL, _SECAGG),
     "secagg_plus": (_PROTOCOL, ("bell2020secure", *_SECAGG)),
@@ -48,57 +47,10 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "heterosag": ("segments and unequal quantizers", ("elkordy2022heterosag", *_SECAGG)),
     "skellam": ("noise in the ring", ("agarwal2021skellam",)),
     "discrete_gaussian": ("noise in the ring", ("kairouz2021distributed",)),
-    # data sets
-    "mnist_5k": (_DATA, ("lecun1998gradient", "raschka2018mlxtend")),
-    "mnist": (_DATA, ("lecun1998gradient",)),
-    "digits": (_DATA, ("alpaydin1998optical",)),
-    "fashion_mnist": (_DATA, ("xiao2017fashion",)),
-    **dict.fromkeys(("cifar", "cifar10", "cifar100"), (_DATA, ("krizhevsky2009learning",))),
-    "olivetti": (_DATA, ("samaria1994parameterisation",)),
 }
-"""What a word stands for and its papers: what `cite` understands as text."""
+"""Papers and protocols by name, and what they stand for."""
 
-_SETTINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
-    "dataset": {name: row for name, row in _NAMES.items() if row[0] == _DATA},
-    "paper": {name: _NAMES[name] for name in ("multiround", "ccesa", "heterosag")},
-    "target": {name: _NAMES[name] for name in ("multiround", "ccesa", "heterosag")},
-    "fidelity": {"real": ("cryptography", _REAL), "array": ("pads", ("rfc8439",))},
-    "segments": dict.fromkeys(("sc", "mc", "hc", "groups"), _NAMES["heterosag"]),
-    "combine": {
-        **dict.fromkeys(("median", "trimmed"), ("robust rule", ("yin2018byzantine",))),
-        "geometric": ("robust rule", ("pillutla2022robust",)),
-        "krum": ("robust rule", ("blanchard2017machine",)),
-    },
-    "model": {
-        "lenet": (_MODEL, ("lecun1998gradient",)),
-        "smooth_lenet": (_MODEL, ("zhu2019deep",)),
-        **dict.fromkeys(("mlp", "cnn"), (_MODEL, ("mcmahan2017communication",))),
-        "vgg11": (_MODEL, ("simonyan2015very",)),
-        "vgg11_group": (_MODEL, ("simonyan2015very", "wu2018group")),
-    },
-    "server": {
-        "average": ("federated averaging", ("mcmahan2017communication",)),
-        "momentum": ("server momentum", ("hsu2019measuring",)),
-        "adam": ("server Adam", ("reddi2021adaptive",)),
-    },
-    "partition": {
-        "shards": ("split of the data", ("mcmahan2017communication",)),
-        "shards_with_shared": ("split of the data", ("zhao2018federated",)),
-        "dirichlet": ("split of the data", ("hsu2019measuring",)),
-        "dirichlet_by_client": ("split of the data", ("hsu2019measuring",)),
-    },
-    "method": {
-        "cosine": ("gradient inversion", ("geiping2020inverting",)),
-        "euclidean": ("gradient inversion", ("zhu2019deep",)),
-    },
-    "methods": {
-        "loss": ("membership inference", ("yeom2018privacy",)),
-        "shadow": ("membership inference", ("shokri2017membership",)),
-        "likelihood_ratio": ("membership inference", ("carlini2022membership",)),
-    },
-}  # fmt: skip
-"""Papers of a setting's values, by the setting's name, wherever it stands."""
-
+_PAPERS = ("multiround", "ccesa", "heterosag")
 _STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit",
             "advise")  # fmt: skip
 
@@ -189,13 +141,13 @@ def _of(spec: Any) -> Iterator[_Found]:
 
 def _of_text(text: str) -> Iterator[_Found]:
     name, *rest = text.split(":")
-    known, row = _registered(), None
-    if name not in known and text not in _NAMES:
-        hint = nearest(text, [*known, *_NAMES])
+    known, row, others = _registered(), None, _settings()["dataset"] | _NAMES
+    if name not in known and text not in others:
+        hint = nearest(text, [*known, *others])
         raise ConfigurationError(f"`spec` must be a known name; got {text!r}; {hint}")
     what, row = known.get(name, ("", None))
     if row is None:
-        yield from _row(_NAMES[text], text)
+        yield from _row(others[text], text)
         return
     if rest:
         row.read(text, rest)  # says what is wrong with its numbers
@@ -208,6 +160,33 @@ def _registered() -> dict[str, tuple[str, Any]]:
     for what, rows in _ROWS.values():
         found |= {name: (what, row) for name, row in rows.items()}
     return found
+
+
+def _settings() -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
+    """Return the papers of settings' values, by the setting's name, wherever it stands."""
+    return _settings_of(tuple(kind.config for kind in KINDS.values()))
+
+
+@functools.cache
+def _settings_of(configs: tuple[type, ...]) -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
+    papers = {name: _NAMES[name] for name in _PAPERS}
+    found, left = {"paper": papers, "target": papers}, list(configs)
+    while left:
+        for name, hint in typing.get_type_hints(left.pop(), include_extras=True).items():
+            for own in getattr(hint, "__metadata__", ()):
+                if isinstance(own, Cites):
+                    found[name] = {value: _told(text) for value, text in own.values.items()}
+            left += [hint] if isinstance(hint, type) and dataclasses.is_dataclass(hint) else []
+    return found
+
+
+def _told(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return what a text says that something stands for, and keys; or what a name stands for."""
+    what, colon, keys = text.partition(":")
+    if colon:
+        return what, tuple(keys.split())
+    rows = {called.replace("-", "_"): both for called, both in _registered().items()}
+    return (rows[what][0], rows[what][1].papers) if what in rows else _NAMES.get(what, ("", ()))
 
 
 def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
@@ -256,7 +235,7 @@ def _of_fields(config: Mapping[str, Any]) -> Iterator[_Found]:
             yield from _of_fields(value)
             continue
         if name == "targets":  # items of papers, as "ccesa.table1"; none are all
-            value = [str(one).split(".")[0] for one in value] or list(_SETTINGS["target"])
+            value = [str(one).split(".")[0] for one in value] or list(_PAPERS)
             name = "target"
         for one in value if isinstance(value, list | tuple) else (value,):
             yield from _of_field(name, one)
@@ -275,8 +254,8 @@ def _of_field(name: str, value: Any) -> Iterator[_Found]:
         yield "li2020federated", "FedProx", ""
     elif last == "clip_norm" and isinstance(value, int | float):
         yield from _row(_NOISE, "")
-    elif isinstance(value, str) and value in _SETTINGS.get(last, {}):
-        yield from _row(_SETTINGS[last][value], value)
+    elif isinstance(value, str) and value in (own := _settings().get(last, {})):
+        yield from _row(own[value], value)
 
 
 def _of_results(results: Any) -> Iterator[_Found]:
@@ -292,12 +271,8 @@ def _of_results(results: Any) -> Iterator[_Found]:
 
 def _of_class(cls: type) -> tuple[str, tuple[str, ...]]:
     """Return what a class stands for, and its papers: as it says, or as the row it is named by."""
-    what, colon, keys = getattr(cls, "cites", "").partition(":")
-    if colon:
-        return what, tuple(keys.split())
-    own = what or re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-    rows = {called.replace("-", "_"): both for called, both in _registered().items()}
-    return (rows[own][0], rows[own][1].papers) if own in rows else _NAMES.get(own, ("", ()))
+    own = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+    return _told(getattr(cls, "cites", own))
 
 
 def papers_of_value(value: Any) -> Iterator[_Found]:

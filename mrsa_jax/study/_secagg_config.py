@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 from mrsa_jax._checks import check_chance, check_least, check_positive
 from mrsa_jax._errors import require
-from mrsa_jax._flags import Count, Number
+from mrsa_jax._flags import Cites, Count, Number
 from mrsa_jax._html import Shown
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.study._protocol_config import validate_graph
+
+_FidelityName = Annotated[Literal["real", "array", "sets"] | None, Cites(
+    real="cryptography: rfc8439 rfc7748 rfc5869",
+    array="pads: rfc8439",
+)]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +33,7 @@ class SecaggConfig(Shown):
     Exit status: 0 done; 1 the round failed, so that no sum was learnt; 2 misuse.
     """
 
-    fidelity: Literal["real", "array", "sets"] | None = None
+    fidelity: _FidelityName = None
     """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
 
     num_clients: int = 100

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
+from mrsa_jax._flags import Cites
 from mrsa_jax._html import Shown
 
-SegmentsName = Literal["none", "sc", "mc", "hc", "groups"]
-CombineName = Literal["mean", "median", "trimmed", "geometric", "krum"]
+SegmentsName = Annotated[
+    Literal["none", "sc", "mc", "hc", "groups"],
+    Cites(**dict.fromkeys(("sc", "mc", "hc", "groups"), "heterosag")),
+]
+CombineName = Annotated[Literal["mean", "median", "trimmed", "geometric", "krum"], Cites(
+    **dict.fromkeys(("median", "trimmed"), "robust rule: yin2018byzantine"),
+    geometric="robust rule: pillutla2022robust",
+    krum="robust rule: blanchard2017machine",
+)]  # fmt: skip
 AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "collusion"]
 
 

@@ -9,23 +9,55 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pathlib
-from typing import Literal
+from typing import Annotated, Literal
 
 from mrsa_jax._checks import check_least, check_number, check_positive
 from mrsa_jax._errors import require
+from mrsa_jax._flags import Cites
 from mrsa_jax._html import Shown
 
-PartitionName = Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"]
-ModelName = Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"]
+# A type of names also says which papers its names stand on.
+DatasetName = Annotated[str, Cites(
+    mnist_5k="data: lecun1998gradient raschka2018mlxtend",
+    mnist="data: lecun1998gradient",
+    digits="data: alpaydin1998optical",
+    fashion_mnist="data: xiao2017fashion",
+    **dict.fromkeys(("cifar", "cifar10", "cifar100"), "data: krizhevsky2009learning"),
+    olivetti="data: samaria1994parameterisation",
+)]  # fmt: skip
+PartitionName = Annotated[
+    Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"],
+    Cites(
+        shards="split of the data: mcmahan2017communication",
+        shards_with_shared="split of the data: zhao2018federated",
+        **dict.fromkeys(
+            ("dirichlet", "dirichlet_by_client"), "split of the data: hsu2019measuring"
+        ),
+    ),
+]
+ModelName = Annotated[
+    Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"],
+    Cites(
+        lenet="model: lecun1998gradient",
+        smooth_lenet="model: zhu2019deep",
+        **dict.fromkeys(("mlp", "cnn"), "model: mcmahan2017communication"),
+        vgg11="model: simonyan2015very",
+        vgg11_group="model: simonyan2015very wu2018group",
+    ),
+]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]
-ServerName = Literal["average", "momentum", "adam"]
+ServerName = Annotated[Literal["average", "momentum", "adam"], Cites(
+    average="federated averaging: mcmahan2017communication",
+    momentum="server momentum: hsu2019measuring",
+    adam="server Adam: reddi2021adaptive",
+)]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig(Shown):
     """What the clients train on and how it is split."""
 
-    dataset: str = "mnist_5k"
+    dataset: DatasetName = "mnist_5k"
     """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
     mrsa-jax data); idx and cifar read files of --directory; olivetti faces; tfds:NAME."""
     directory: pathlib.Path | None = None

@@ -204,7 +204,7 @@ def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
     def literal(config: type, field: str) -> set[str]:
         return set(typing.get_args(typing.get_type_hints(config)[field]))
 
-    own = _cite._SETTINGS
+    own = _cite._settings()
     assert set(own["segments"]) == literal(study.SegmentConfig, "segments") - {"none"}
     assert set(own["combine"]) == literal(study.SegmentConfig, "combine") - {"mean"}
     assert set(own["model"]) == literal(study.TrainingConfig, "model") - {"logistic"}
