@@ -69,8 +69,10 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
     lines = []
     least = min(float(row["fpr"]) for row in scores)
     along = np.logspace(np.log10(least), np.log10(0.999), 60)
-    for label, whose in dict.fromkeys((str(row["scheme"]), str(row["whose"])) for row in scores):
-        rows = [row for row in scores if row["scheme"] == label and row["whose"] == whose]
+    parts = [(str(r["scheme"]), str(r["whose"]), str(r.get("others", ""))) for r in scores]
+    kinds = {kind for *_, kind in parts}
+    for label, whose, kind in dict.fromkeys(parts):
+        rows = [row for row, own in zip(scores, parts, strict=True) if own == (label, whose, kind)]
         rows = sorted(rows, key=lambda row: float(row["fpr"]))
         x, y, low, high = (
             np.array([np.nan if row[name] is None else row[name] for row in rows], float)
@@ -78,9 +80,10 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
         )
         width = "main" if whose == "worst" else "thin"
         formula = 100 * _gaussian.true_positive_rate(size(rows[0]["mu"]), along)
-        lines.append(Line(label, along, formula, f"{whose} client, formula",
+        seen = f"{whose} client" + f", {kind} updates" * (len(kinds) > 1)
+        lines.append(Line(label, along, formula, f"{seen}, formula",
                           weight=f"{width} dashed"))  # fmt: skip
-        lines.append(Line(label, x, 100 * y, f"{whose} client", 100 * low, 100 * high,
+        lines.append(Line(label, x, 100 * y, seen, 100 * low, 100 * high,
                           weight=f"{width} solid"))  # fmt: skip
     told = "Gaussian" if others == "gaussian" else others
     given = f", if the others' updates are {told}," * bool(told)

@@ -41,7 +41,7 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
             alike.setdefault(kind, []).append(own)
         for kind, curves in alike.items():
             interleave(ax, curves if kind[0] != "marks" else [])
-        marked = [own for own in drawn if own.get_marker() in MARKERS]
+        marked = [own for own in drawn if own.get_marker() in MARKERS and not own.get_markevery()]
         staggered(ax, marked)
         _shades(ax, chart, drawn)
         for level, words in chart.rules:

@@ -46,6 +46,11 @@ def test_measured_rates_have_their_intervals_beside_the_formula_s_curve() -> Non
             "upper": [1.0, 1.0, 0.5, 0.9],
         }
     )
+    others = pd.concat([data.assign(others="known"), data.assign(others="gaussian")])
+    for line in plotting.plot_roc(others).get_lines():  # no line runs through both
+        if line.get_label() == "_coinciding":
+            continue
+        assert (np.diff(np.asarray(line.get_xdata(), float)) > 0).all()
     ax = plotting.plot_roc(data)
     exposed, all_found, median, some_found = (
         np.asarray(line.get_xydata(), float) for line in ax.get_lines()
