@@ -1,0 +1,86 @@
+"""How large the house may be. A change that needs more raises a limit here, and says why."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "mrsa_jax"
+
+# lines that are not blank, and public names: of each family, and of the modules beside them
+LINES = {
+    "attacks": 3_050, "availability": 720, "bench": 2_650, "cli": 1_550, "data": 1_700,
+    "design": 300, "dp": 3_500, "federated": 4_450, "graphs": 910, "hetero": 4_900,
+    "live": 3_100, "modular": 1_270, "plotting": 2_100, "privacy": 11_750, "protocol": 2_120,
+    "quantize": 1_120, "secagg": 5_600, "selection": 3_480, "study": 14_500, "": 4_500,
+}  # fmt: skip
+NAMES = {
+    "attacks": 43, "availability": 12, "bench": 14, "data": 17, "design": 6, "dp": 13,
+    "federated": 26, "graphs": 15, "hetero": 52, "live": 5, "modular": 20, "plotting": 29,
+    "privacy": 28, "protocol": 22, "quantize": 22, "secagg": 59, "selection": 38, "study": 44,
+}  # fmt: skip
+FILES = 550
+DEPENDENCIES = 22
+# modules of the package that a command loads
+LOADED = {
+    "simulate --rounds 5 --trials 2 --schemes uniform --out out": 175,
+    "audit log.csv": 145,
+}
+# what a command never loads
+NEVER = {
+    "simulate": {"flax", "optax", "cryptography", "sklearn", "mlxtend", "mrsa_papers"},
+    "audit": {"flax", "optax", "cryptography", "sklearn", "mlxtend", "matplotlib", "mrsa_papers"},
+}
+
+
+def _over(found: dict[str, int], limits: dict[str, int]) -> list[str]:
+    """Return what has no limit, or more than it."""
+    return [f"{name}: {count}" for name, count in found.items() if count > limits.get(name, -1)]
+
+
+def test_families_grow_knowingly() -> None:
+    lines = dict.fromkeys(LINES, 0)
+    paths = [path for ending in ("py", "pyi") for path in PACKAGE.rglob(f"*.{ending}")]
+    for path in paths:
+        family = path.relative_to(PACKAGE).parts[0] if path.parent != PACKAGE else ""
+        lines[family] = lines.get(family, 0) + sum(
+            not line.isspace() for line in path.read_text().splitlines(keepends=True)
+        )
+    names = {
+        path.parent.name: sum(len(line.names) for line in ast.parse(path.read_text()).body)  # type: ignore[attr-defined]
+        for path in PACKAGE.glob("*/__init__.pyi")
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    others = {"files": len(paths), "dependencies": len(project["dependencies"])}
+    found = _over(lines, LINES) + _over(names, NAMES)
+    assert not found + _over(others, {"files": FILES, "dependencies": DEPENDENCIES})
+
+
+def test_what_is_over_is_seen() -> None:
+    assert _over({"a": 2, "b": 3, "c": 0}, {"a": 2, "b": 2}) == ["b: 3", "c: 0"]
+
+
+@pytest.mark.parametrize("words", LOADED)
+def test_a_command_loads_what_it_uses(tmp_path: pathlib.Path, words: str) -> None:
+    (tmp_path / "log.csv").write_text("round,client\n0,a\n0,b\n1,b\n1,c\n")
+    code = (
+        "import sys\nfrom mrsa_jax.cli import main\n"
+        f"status = main({words.split()})\n"
+        "print(*sys.modules, file=sys.stderr)\nsys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    modules = done.stderr.splitlines()[-1].split()
+    own = [name for name in modules if name.partition(".")[0] == "mrsa_jax"]
+    assert 0 < len(own) <= LOADED[words]
+    command = words.partition(" ")[0]
+    assert not NEVER[command] & {name.partition(".")[0] for name in modules}
