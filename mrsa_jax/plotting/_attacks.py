@@ -10,7 +10,7 @@ import numpy as np
 from mrsa_jax import _gaussian
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
-from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._colours import CHANCE, scheme_colour
 from mrsa_jax.plotting._names import legend, short
 from mrsa_jax.plotting._style import caption, drawing, scheme_line
 
@@ -85,11 +85,13 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
                           weight=f"{width} dashed"))  # fmt: skip
         lines.append(Line(label, x, 100 * y, seen, 100 * low, 100 * high,
                           weight=f"{width} solid"))  # fmt: skip
+    lines.append(Line(CHANCE, along, 100 * along, "as many as false alarms", weight="thin"))
     told = "Gaussian" if others == "gaussian" else others
     given = f", if the others' updates are {told}," * bool(told)
     caption = (
-        f"How often a shift is found, with 95 % intervals (dashed: the formula){given} at the "
-        "false alarms that are allowed. Chance finds as often as it gives false alarms."
+        f"How often a shift is found, with 95 % intervals{given} at the false alarms that are "
+        "allowed. Dashed: the formula; thin: not the worst client. "
+        "Chance (grey) finds as often as it gives false alarms."
     )
     return Chart("Found, by false alarms" + f" ({told} updates)" * bool(told), caption, lines,
                  "rate of false positives (log axis)", "found (%)", is_log_x=True,

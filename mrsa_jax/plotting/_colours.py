@@ -20,6 +20,8 @@ NAMED = {
     "Multi-RoundSecAgg (T=4)": "#0072B2",
     "Multi-RoundSecAgg (T=3)": "#CC79A7",
 }
+CHANCE = "Chance"
+"""What a guess reaches, among curves of schemes."""
 FAMILIES = (
     "Multi-RoundSecAgg",
     "Crossing partitions",
@@ -55,6 +57,8 @@ def look(label: str, place: int, *, is_scheme: bool) -> tuple[str, tuple[float, 
         place: In the key: what is no scheme has one of a few looks by it.
         is_scheme: Whether it is a scheme, which looks the same everywhere.
     """
+    if label == CHANCE:
+        return "#777777", _DASHES[3]
     if is_scheme or label in NAMED:
         return scheme_colour(label), scheme_dashes(label)
     dashes = _DASHES_OF_OTHERS[place % len(_DASHES_OF_OTHERS)]

@@ -52,9 +52,10 @@ def test_measured_rates_have_their_intervals_beside_the_formula_s_curve() -> Non
             continue
         assert (np.diff(np.asarray(line.get_xdata(), float)) > 0).all()
     ax = plotting.plot_roc(data)
-    exposed, all_found, median, some_found = (
+    exposed, all_found, median, some_found, chance = (
         np.asarray(line.get_xydata(), float) for line in ax.get_lines()
     )
+    np.testing.assert_allclose(chance[:, 1], 100 * chance[:, 0])
     assert (exposed[:, 1] == 100).all()
     assert len(exposed) > 50
     np.testing.assert_allclose(
