@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,15 +12,20 @@ import numpy as np
 
 from mrsa_jax import federated, selection
 from mrsa_jax._device import in_context, platform
-from mrsa_jax._memory import memory_words
 from mrsa_jax._selector import cohort_size_of
-from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _drift, _noise, _segments, _tracking, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
-from mrsa_jax.study._mechanism import code_dim
 from mrsa_jax.study._played import Played, play
-from mrsa_jax.study._progress import Meter, Progress, Silent, note
+from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
+from mrsa_jax.study._training_setting import (
+    Setting,
+    arguments,
+    num_slots,
+    plain_aggregator,
+    setting_of,
+    shared_arguments,
+)
 from mrsa_jax.study._variables import (
     coordinates,
     history_variables,
@@ -35,65 +39,6 @@ if TYPE_CHECKING:
 
 _WEAK = {"weak_lower": "at least this", "weak_upper": "at most this"}
 _LEARNT = ("accuracy", "reconstruction_error")  # what a table shows of a scheme once it is trained
-
-
-@dataclasses.dataclass
-class _Setting:
-    """What the trainings of all schemes share."""
-
-    config: DemoConfig | TrainConfig
-    dataset: Any
-    clients: Any
-    model: Any
-    trainer: Any
-    dim: int
-    mesh: Any
-    progress: Progress
-    stated: dict[int, int] = dataclasses.field(default_factory=dict)  # peak bytes by slots
-
-    @property
-    def samples(self) -> np.ndarray:
-        return np.asarray(self.clients.sizes)
-
-    @property
-    def weights(self) -> np.ndarray | None:
-        return self.samples if self.config.aggregation.weighted else None
-
-    @property
-    def test(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.dataset.test_inputs, self.dataset.test_labels
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The bound on each device's memory; those of a CPU share it."""
-        bound = self.config.resources.memory_gib
-        return None if bound is None else int(bound * 2**30 / self.sharing)
-
-    @property
-    def sharing(self) -> int:
-        """How many of the devices share one memory."""
-        on_cpu = self.mesh is not None and platform() == "cpu"
-        return self.mesh.size if on_cpu else 1
-
-    def stated_bytes(self, num_slots: int) -> int:
-        """Return the peak memory of a training before it runs: the CPU's, or each device's."""
-        if num_slots not in self.stated:
-            needed = federated.memory_estimate(
-                self.model, self.clients, trainer=self.trainer, cohort_size=num_slots,
-                num_rounds=self.config.rounds, test=self.test, mesh=self.mesh,
-                code_dim=code_dim(
-                    self.config.aggregation, not self.config.hetero.is_plain, self.dim
-                ),
-            ).peak_bytes  # fmt: skip
-            bound = self.memory_bytes
-            within = needed if bound is None else min(needed, bound)
-            self.stated[num_slots] = within * self.sharing
-            words = memory_words(
-                self.stated[num_slots], "cohort_size", num_slots, "cohort_size or the model"
-            )
-            where = "" if self.mesh is None or self.sharing > 1 else " on each device"
-            note(self.progress, f"training, {words}{where}")
-        return self.stated[num_slots]
 
 
 def train_schemes(
@@ -122,7 +67,7 @@ def train_schemes(
         DivergedError: If the learning rate makes a training diverge.
     """
     schemes = schemes_of(config)
-    setting = _setting(config, progress)
+    setting = setting_of(config, progress)
     clients, population = setting.clients, config.population
     available, rates = _build.build_online(config.seed, population, clients)
     shared = known_before(config, schemes, available, rates)
@@ -176,7 +121,7 @@ def train_schemes(
 
 
 @contextlib.contextmanager
-def _compiling(setting: _Setting, schemes: Sequence[Scheme]) -> Iterator[None]:
+def _compiling(setting: Setting, schemes: Sequence[Scheme]) -> Iterator[None]:
     """Compile what trains on another core than the block's own, by one round that leaves nothing.
 
     Where accelerators run many rounds as one program, or cohorts have no size that is known
@@ -210,7 +155,7 @@ def _import_all(config: DemoConfig | TrainConfig) -> None:
         getattr(federated, name)
 
 
-def _first_round(setting: _Setting, size: int) -> None:
+def _first_round(setting: Setting, size: int) -> None:
     """Train one round as all rounds are trained, so that their programs are there."""
     config = setting.config
     setting.stated_bytes(size)
@@ -221,7 +166,7 @@ def _first_round(setting: _Setting, size: int) -> None:
         memory_bytes=setting.memory_bytes,
         mesh=setting.mesh,
         measure_drift=config.training.measure_drift,
-        **_given(setting, history, _plain_aggregator(setting, size, "compiling")),
+        **shared_arguments(setting, history, plain_aggregator(setting, size, "compiling")),
     )
 
 
@@ -268,7 +213,7 @@ def train_points(
         how its updates drifted and what its noise promises, if that was measured and is known.
     """
     build = functools.cache(_build.build_clients)  # points of one seed share their samples
-    settings = [_setting(config, Silent(), build) for config in configs]
+    settings = [setting_of(config, Silent(), build) for config in configs]
     tests = {id(setting.dataset): setting.test for setting in settings}
     plays, given = [], []
     for setting in settings:
@@ -277,7 +222,7 @@ def train_points(
         available, _ = _build.build_online(config.seed, config.population, setting.clients)
         played = play(config, scheme, available, setting.dim)
         plays.append(played)
-        own = _arguments(setting, scheme, played)
+        own = arguments(setting, scheme, played)
         given.append(own | {"test": tests[id(setting.dataset)]})
     several: dict[str, Any] = {name: [own[name] for own in given] for name in given[0]}
     results = federated.train_many(
@@ -303,27 +248,6 @@ def train_points(
     ]
 
 
-def _setting(
-    config: DemoConfig | TrainConfig,
-    progress: Progress,
-    build: Callable[..., Any] = _build.build_clients,
-) -> _Setting:
-    dataset, clients = build(config.seed, config.data, config.population.num_clients)
-    model = _build.build_model(config.training, dataset)
-    dim = federated.num_parameters(model, dataset.input_shape)
-    work = _build.work_of_round(config.population, clients, dim)
-    return _Setting(
-        config=config,
-        dataset=dataset,
-        clients=clients,
-        model=model,
-        trainer=_build.build_trainer(config.training, model),
-        dim=dim,
-        mesh=_build.build_mesh(config.resources, work),
-        progress=progress,
-    )
-
-
 def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
     axes = {
         "participation": ("scheme", "round", "client"),
@@ -347,7 +271,7 @@ def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _train_one(
-    setting: _Setting,
+    setting: Setting,
     scheme: Scheme,
     played: Played,
     checkpoints: Any,
@@ -356,7 +280,7 @@ def _train_one(
     """Train and, in a demo, attack one scheme; return what goes into the data set."""
     config, progress = setting.config, setting.progress
     progress.stage(f"{scheme.label}: training", played.num_trained)
-    stated = setting.stated_bytes(_num_slots(played))
+    stated = setting.stated_bytes(num_slots(played))
     meter = Meter(progress, played.updates_sent)
     result = federated.train(
         model=setting.model,
@@ -366,7 +290,7 @@ def _train_one(
         progress=meter.update,
         callback=_tracking.teller(config, scheme, played, setting.dim, meter.told, callbacks),
         measure_drift=config.training.measure_drift,
-        **_arguments(setting, scheme, played),
+        **arguments(setting, scheme, played),
     )
     if result.diverged_round is not None:
         raise DivergedError(
@@ -401,54 +325,7 @@ def _train_one(
     return column
 
 
-def _arguments(setting: _Setting, scheme: Scheme, played: Played) -> dict[str, Any]:
-    """Return what a training is given of its own, by the names of `federated.train`."""
-    own = _given(setting, played.to_train, _aggregator(setting, scheme, played))
-    return own | {"slot_order": None if played.segments is None else played.segments.order}
-
-
-def _given(setting: _Setting, participation: Any, aggregator: Any) -> dict[str, Any]:
-    training = setting.config.training
-    return {
-        "seed": as_key(setting.config.seed),
-        "client_data": setting.clients,
-        "participation": participation,
-        "trainer": setting.trainer,
-        "aggregator": aggregator,
-        "server": _build.build_server(training),
-        "rate_schedule": _build.build_rate_schedule(training),
-        "weights": setting.weights,
-        "test": setting.test,
-        "evaluate_every": training.evaluate_every,
-    }
-
-
-def _num_slots(played: Played) -> int:
-    """Return how many participants the aggregator of a scheme has room for."""
-    if played.segments is not None:
-        return int(played.segments.layout.num_participants)
-    most = int(played.history.participation.sum(axis=1).max(initial=2))
-    return most if played.rule is None else int(played.rule.num_participants)
-
-
-def _aggregator(setting: _Setting, scheme: Scheme, played: Played) -> Any:
-    config = setting.config
-    secret = secret_seed(config, scheme.label)
-    if played.segments is not None:
-        rule = _build.CLIP_RULES[config.aggregation.clip_rule](config.aggregation)
-        return played.segments.aggregator(secret, config.aggregation, rule)
-    return _plain_aggregator(setting, _num_slots(played), scheme.label, rule=played.rule)
-
-
-def _plain_aggregator(setting: _Setting, num_slots: int, *names: str, rule: Any = None) -> Any:
-    config = setting.config
-    return _build.build_aggregator(
-        secret_seed(config, *names), config.aggregation, num_slots, setting.dim,
-        rule=rule, samples=setting.samples, cohort_size=config.population.cohort_size,
-    )  # fmt: skip
-
-
-def _attack(setting: _Setting, scheme: Scheme, played: Played, parameters: Any) -> np.ndarray:
+def _attack(setting: Setting, scheme: Scheme, played: Played, parameters: Any) -> np.ndarray:
     """Attack what was learnt, with the trained model frozen."""
     config, progress = setting.config, setting.progress
     rows, rounds = played.history.participation, None
