@@ -11,6 +11,7 @@ import inspect
 import json
 import subprocess
 import sys
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -224,9 +225,11 @@ def _studies() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
 
 
 def _fields(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         inner = getattr(kind(), field.name)
-        yield (*path, field.name), str(field.type)
+        # a name of a text that says which papers it stands on is a text
+        yield (*path, field.name), "str" if hints[field.name] is str else str(field.type)
         if dataclasses.is_dataclass(inner):
             yield from _fields(type(inner), (*path, field.name))
 

@@ -229,7 +229,10 @@ def test_no_page_holds_code_that_nothing_looks_at() -> None:
             if language == "bash":
                 found = _how_to().parse_shell(block)
                 targets = set(re.findall(r"^make ([a-z-]+)", block, re.MULTILINE))
-                assert found or targets, f"{name}: nothing of {block!r} is known"
+                modules = set(re.findall(r"^python -m (benchmarks\.[a-z_]+)", block, re.MULTILINE))
+                assert found or targets or modules, f"{name}: nothing of {block!r} is known"
+                for module in modules:
+                    assert (ROOT / module.replace(".", "/") / "__main__.py").exists(), module
                 for target in targets:
                     assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
 

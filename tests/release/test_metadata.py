@@ -78,7 +78,7 @@ def test_every_imported_package_is_declared() -> None:
     assert _undeclared(_of_package(), declared) == set()
 
     paths = [*(ROOT / "tests").rglob("*.py"), ROOT / "conftest.py", ROOT / "hatch_build.py"]
-    own = {path.stem for path in paths} | {"ray"}  # of flwr[simulation]
+    own = {path.stem for path in paths} | {"benchmarks", "ray"}  # our own, and of flwr[simulation]
     tests = set().union(*(_imported(path.read_text(encoding="utf-8")) for path in paths))
     assert _undeclared(tests, declared | _names(extras["test"])) - own == set()
 
