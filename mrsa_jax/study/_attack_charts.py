@@ -18,6 +18,7 @@ from mrsa_jax.plotting._attacks import (
     spoken,
 )
 from mrsa_jax.plotting._chart import Chart
+from mrsa_jax.plotting._colours import CHANCE
 from mrsa_jax.study._chart_look import Series
 
 ERRORS = "errors"
@@ -46,7 +47,8 @@ def attack_series(summary: Rows, scores: Rows) -> list[Series]:
         if "scheme" in row:
             by_scheme.setdefault(str(row["scheme"]), []).append(row)
     if is_told_apart(scores):
-        return [_found(label, rows, scores) for label, rows in by_scheme.items()]
+        chance = Series(CHANCE, None, "finds as often as it gives false alarms", is_scheme=False)
+        return [*(_found(label, rows, scores) for label, rows in by_scheme.items()), chance]
     if _is_of_members(summary):
         return [_method(name, summary) for name in dict.fromkeys(row["method"] for row in summary)]
     if len(by_scheme) < len(summary):
