@@ -99,7 +99,6 @@ LATE = {
     "dp_accounting",
     "matplotlib",
     "flint",
-    "mlxtend",
     "pandas",
     "pyarrow",
     "scipy",

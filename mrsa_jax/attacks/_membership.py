@@ -26,6 +26,7 @@ from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import samples_at_once
 from mrsa_jax._errors import require
+from mrsa_jax._extras import needed
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import checked_parameters, logits_of
@@ -153,7 +154,8 @@ def membership(
         shadow_size: Samples of each; as many as the target's client has, to be like it.
 
     Raises:
-        ConfigurationError: If an argument is out of range.
+        ConfigurationError: If an argument is out of range, or scikit-learn is missing, which the
+            classifier needs.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -162,6 +164,8 @@ def membership(
         16
     """
     require(method in _METHODS, "method", f"must be one of {tuple(_METHODS)}", method)
+    if method == "shadow":
+        _classifiers()  # before anything is trained
     return Membership(
         method,
         trainer,
@@ -252,20 +256,24 @@ def _by_loss(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[n
 
 def _by_shadow(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[np.ndarray, float]:
     """Score by a classifier trained on what shadow models answer to samples seen and not seen."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
+    linear_model, pipeline, preprocessing = _classifiers()
     pool = shadows.clients
     known = _features(view.model, shadows.parameters, pool.inputs, pool.labels)
-    classifier = make_pipeline(
-        StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
+    classifier = pipeline.make_pipeline(
+        preprocessing.StandardScaler(),
+        linear_model.LogisticRegression(class_weight="balanced", max_iter=1000),
     )
     classifier.fit(known.reshape(-1, known.shape[-1]), shadows.is_member.ravel())
     labels = on_device(view.labels, jnp.int32)
     asked = _features(view.model, targets, on_device(view.inputs), labels)
     scores = classifier.decision_function(asked.reshape(-1, asked.shape[-1]))
     return scores.reshape(asked.shape[:2]), 0.0
+
+
+def _classifiers() -> tuple[Any, ...]:
+    rule = "`method` must not be shadow where scikit-learn is missing"
+    names = ("linear_model", "pipeline", "preprocessing")
+    return tuple(needed(f"sklearn.{name}", "scikit-learn", rule) for name in names)
 
 
 def _features(model: Any, parameters: Array, inputs: Array, labels: Array) -> np.ndarray:

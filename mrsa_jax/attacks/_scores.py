@@ -226,8 +226,6 @@ def membership_score(
         >>> membership_score([3, 0, 2, 1], [True, True, False, False], threshold=3.0).recall
         0.5
     """
-    from sklearn import metrics
-
     values, members = np.asarray(scores, np.float64), np.asarray(is_member)
     require(values.ndim == 1 and len(values) > 0, "scores", "must be [samples]", values.shape)
     require(bool(np.isfinite(values).all()), "scores", "must be finite", "nan or infinity")
@@ -239,21 +237,38 @@ def membership_score(
     bounds = tuple(float(rate) for rate in false_positive_rates)
     inside = all(0 < rate < 1 for rate in bounds)
     require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
-    false_rate, true_rate, cuts = metrics.roc_curve(members, values, drop_intermediate=False)
+    false_positives, hits, cuts = _curve(values, members)
+    false_rate, true_rate = false_positives / false_positives[-1], hits / hits[-1]
     if threshold is None:
         right = true_rate * members.sum() + (1 - false_rate) * (~members).sum()
         threshold = float(cuts[int(np.argmax(right))])
+    # a point on the line between its neighbours adds nothing to the area
+    bends = (np.diff(false_positives[1:], 2) != 0) | (np.diff(hits[1:], 2) != 0)
+    corners = np.concatenate([[0, 1], 2 + np.flatnonzero(bends), [len(hits) - 1]])
     called = values >= threshold
-    hits = int((called & members).sum())
+    found = int((called & members).sum())
     return MembershipScore(
         accuracy=float((called == members).mean()),
-        precision=hits / int(called.sum()) if called.any() else float("nan"),
-        recall=hits / int(members.sum()),
-        auc=float(metrics.roc_auc_score(members, values)),
+        precision=found / int(called.sum()) if called.any() else float("nan"),
+        recall=found / int(members.sum()),
+        auc=float(np.trapezoid(true_rate[corners], false_rate[corners])),
         false_positive_rates=bounds,
         true_positive_rates=tuple(
             float(true_rate[false_rate <= rate].max(initial=0.0)) for rate in bounds
         ),
+    )
+
+
+def _curve(values: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return false and true positives at each distinct score from the highest down, none first."""
+    order = np.argsort(-values, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)  # of each score
+    hits = np.cumsum(members[order])[last]
+    starting = np.array([0])
+    return (
+        np.concatenate([starting, 1 + last - hits]),
+        np.concatenate([starting, hits]),
+        np.concatenate([[np.inf], values[order][last]]),
     )
 
 

@@ -2,7 +2,7 @@
 
 `breaching` 0.1.2 runs in an environment of its own (see `peers/`) and attacks the same image
 through the same network; its gradient is compared with ours before anything is timed. A photograph
-of scikit-learn's ("flower.jpg", 32 x 32) stands for CIFAR's images.
+("flower.jpg", 32 x 32) stands for CIFAR's images.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import optax  # type: ignore[import-untyped]
 from mrsa_jax import attacks, availability, federated, selection
 from mrsa_jax._arrays import on_device
 from mrsa_jax._cores import num_cores
-from mrsa_jax._packaged import photograph_path
+from mrsa_jax._packaged import packaged_file
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order
@@ -34,7 +34,7 @@ _SMOOTHNESS = 1e-4
 def _photograph() -> np.ndarray:
     from PIL import Image
 
-    picture = Image.open(photograph_path("flower")).resize(_SHAPE[:2])
+    picture = Image.open(packaged_file("flower.jpg")).resize(_SHAPE[:2])
     return np.asarray(picture, np.float32) / np.float32(255)
 
 

@@ -6,6 +6,7 @@ both), minimum and median kept, machine and versions in every record.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import importlib.metadata
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mrsa_jax._cores import num_cores
+from mrsa_jax._extras import needed
 
 
 class ResultsDifferError(AssertionError):
@@ -235,6 +237,16 @@ def record(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(one) + "\n" for one in rows)
+
+
+def one_thread() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which NumPy's linear algebra runs on one thread.
+
+    Small matrices gain nothing from threads, and a loaded machine makes them a hundred times
+    slower: a peer gets its better setting.
+    """
+    library = needed("threadpoolctl", "bench", "`threadpoolctl` must be there for this peer")
+    return library.threadpool_limits(1)
 
 
 def now() -> str:

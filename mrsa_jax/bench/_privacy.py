@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, modular, privacy, selection
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, one_thread
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.privacy._collusion import sums_judge
 
@@ -121,10 +121,8 @@ def _coalitions(case: str, clients: int, rounds: int, count: int, compared: int)
 
     def peer() -> np.ndarray:
         """Return whom each coalition exposes by a decomposition of what it leaves of the sums."""
-        import threadpoolctl  # type: ignore[import-untyped]
-
         exposed = np.zeros_like(members)
-        with threadpoolctl.threadpool_limits(1):  # its better setting for matrices so small
+        with one_thread():
             for own, found in zip(members, exposed, strict=True):
                 decomposed: Any = np.linalg.svd(history[:, ~own].astype(float), full_matrices=False)
                 values = decomposed.S

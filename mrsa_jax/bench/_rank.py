@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax.bench._harness import Measurement, compare
+from mrsa_jax.bench._harness import Measurement, compare, one_thread
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.modular import rank
 
@@ -33,14 +33,10 @@ def _dependent(count: int, clients: int, cohort: int) -> np.ndarray:
 
 
 def _measure(case: str, matrices: np.ndarray, note: str) -> Measurement:
-    import threadpoolctl  # type: ignore[import-untyped]
-
     floats = matrices[:_PEER_MATRICES].astype(float)
 
     def peer() -> np.ndarray:
-        # Matrices this small gain nothing from threads, and a loaded machine makes them a hundred
-        # times slower: the peer gets its better setting.
-        with threadpoolctl.threadpool_limits(1):
+        with one_thread():
             return np.asarray([np.linalg.matrix_rank(matrix) for matrix in floats])
 
     return compare(

@@ -7,7 +7,6 @@ import os
 import pathlib
 from typing import Literal
 
-from mrsa_jax._errors import DataNotFoundError
 from mrsa_jax.data._cache import cached_paths
 from mrsa_jax.data._olivetti import olivetti_file
 from mrsa_jax.data._sources import FASHION_DIRECTORY, PACKAGED, PREPARED, packaged
@@ -70,7 +69,7 @@ def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceSt
         True
     """
     return (
-        *map(_packaged, PACKAGED),
+        *(_here(name, "installed", packaged(name)) for name in PACKAGED),
         *(_prepared(name, directory) for name in PREPARED),
         *(
             SourceStatus(
@@ -80,14 +79,6 @@ def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceSt
         ),
         _olivetti(),
     )
-
-
-def _packaged(name: str) -> SourceStatus:
-    try:
-        return _here(name, "installed", packaged(name))
-    except DataNotFoundError:
-        how = f"install the package {PACKAGED[name].package}"
-        return SourceStatus(name, "missing", _CONTENT[name], how=how)
 
 
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:

@@ -11,6 +11,7 @@ import pathlib
 import numpy as np
 
 from mrsa_jax._errors import DataNotFoundError
+from mrsa_jax._extras import needed
 from mrsa_jax.data._cache import Arrays, cached, read_cached
 
 _FILE = "olivetti_py3.pkz"
@@ -43,14 +44,10 @@ def read_olivetti(directory: str | os.PathLike[str] | None) -> Arrays:
 
 
 def _fetch(home: pathlib.Path) -> Arrays:
+    rule = "data set 'olivetti' is read by scikit-learn, which cannot be imported"
+    datasets = needed("sklearn.datasets", "scikit-learn", rule, DataNotFoundError)
     try:
-        from sklearn.datasets import fetch_olivetti_faces
-    except ImportError as error:
-        raise DataNotFoundError(
-            f"data set 'olivetti' needs the package 'sklearn', which cannot be imported: {error}"
-        ) from error
-    try:
-        faces = fetch_olivetti_faces(data_home=os.fspath(home), download_if_missing=False)
+        faces = datasets.fetch_olivetti_faces(data_home=os.fspath(home), download_if_missing=False)
     except Exception as error:  # a broken file raises whatever unpickling meets
         raise DataNotFoundError(
             f"data set 'olivetti' cannot be read from {home / _FILE}: "

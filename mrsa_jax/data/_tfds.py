@@ -6,7 +6,6 @@ tensorflow-datasets. Decoding is slow, so it happens once.
 
 from __future__ import annotations
 
-import importlib
 import os
 import pathlib
 import re
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._errors import DataNotFoundError, require
-from mrsa_jax._extras import how_to_install
+from mrsa_jax._extras import needed
 from mrsa_jax.data._cache import Arrays, cached, read_cached
 
 
@@ -68,13 +67,8 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
 
 def import_tfds(name: str, extra: str = "tfds") -> Any:
     """Import tensorflow-datasets, which an extra brings, for a data set of some name."""
-    try:
-        return importlib.import_module("tensorflow_datasets")
-    except ImportError as error:
-        raise DataNotFoundError(
-            f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be "
-            f"imported ({error}): {how_to_install(extra)}"
-        ) from error
+    rule = f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be imported"
+    return needed("tensorflow_datasets", extra, rule, DataNotFoundError)
 
 
 def _decode(name: str, folder: pathlib.Path | None) -> Arrays:

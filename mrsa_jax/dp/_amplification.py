@@ -24,6 +24,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._html import brief, number, telling
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._account import account
+from mrsa_jax.dp._one_by_one import privacy_loss_distribution
 
 _CELLS = 100  # of a release, in a standard deviation of the noise
 _REACH = 9.0  # standard deviations beyond the means; what is further out is left to both sides
@@ -103,7 +104,8 @@ def amplification(
         The figures, which `plotting.plot_amplification` shows.
 
     Raises:
-        ConfigurationError: If there is no T, or as `account` and `selection.batch_partitioning`.
+        ConfigurationError: If there is no T, dp_accounting is missing, or as `account` and
+            `selection.batch_partitioning`.
 
     Examples:
         >>> told = amplification(12, 6, [1, 3], 20, 2.0)
@@ -155,7 +157,6 @@ def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
     Returns:
         A `PrivacyLossDistribution` of dp_accounting.
     """
-    from dp_accounting.pld import privacy_loss_distribution
     from scipy import stats
 
     ends = np.arange(-_REACH, target / noise_multiplier + _REACH, 1.0 / _CELLS)
@@ -173,7 +174,7 @@ def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
         rest = max(1.0 - float(own.sum()), 0.0)
         return dict(enumerate(np.log(np.append(own, max(rest, 1e-300))).tolist()))
 
-    return privacy_loss_distribution.from_two_probability_mass_functions(
+    return privacy_loss_distribution().from_two_probability_mass_functions(
         logarithms(masses(target - 1)),
         logarithms(masses(target)),
         pessimistic_estimate=False,

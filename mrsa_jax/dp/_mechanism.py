@@ -14,6 +14,7 @@ from jaxtyping import Float64
 
 from mrsa_jax._checks import POSITIVE, check_integer, check_known, check_number
 from mrsa_jax._errors import require
+from mrsa_jax._extras import needed
 from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._divergence import LEAST_SIGMA, renyi_bound
@@ -120,15 +121,15 @@ class RingMechanism:
         Raises:
             ConfigurationError: If a number is out of range.
         """
-        from dp_accounting.rdp import rdp_privacy_accountant
-
         number = check_number(delta, "delta", "must lie in (0, 1)", POSITIVE, 1.0)
         require(number < 1.0, "delta", "must lie in (0, 1)", delta)
         times = check_integer(rounds, "rounds", 1)
         spent = self.rdp(ORDERS, survivors).reshape(-1, len(ORDERS)).sum(axis=0) * times
         if not np.isfinite(spent).any():
             return math.inf
-        return float(rdp_privacy_accountant.compute_epsilon(ORDERS, spent, number)[0])
+        rule = "epsilon of a ring mechanism needs the package dp_accounting"
+        library = needed("dp_accounting.rdp.rdp_privacy_accountant", "dp-accounting", rule)
+        return float(library.compute_epsilon(ORDERS, spent, number)[0])
 
 
 @needs_values

@@ -10,7 +10,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from mrsa_jax._extras import needed
+
 _STEP = 1e-4  # of privacy losses, which are rounded up to multiples of it, or down
+
+
+def privacy_loss_distribution() -> Any:
+    """Return dp_accounting's module of that name, which an extra brings."""
+    rule = "distributions of privacy losses need the package dp_accounting"
+    return needed("dp_accounting.pld.privacy_loss_distribution", "dp-accounting", rule)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +36,10 @@ class Losses:
     @staticmethod
     def of(coin: float, rounds: int, noise_multiplier: float) -> Losses:
         """Return those of a client who joins each of J rounds with this chance, above 0."""
-        from dp_accounting.pld import privacy_loss_distribution
+        library = privacy_loss_distribution()
 
         def composed(is_above: bool) -> Any:
-            one = privacy_loss_distribution.from_gaussian_mechanism(
+            one = library.from_gaussian_mechanism(
                 noise_multiplier,
                 value_discretization_interval=_STEP,
                 pessimistic_estimate=is_above,

@@ -8,7 +8,6 @@ imports JAX, and each library is imported by the factory that needs it.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import itertools
 import json
 import math
@@ -19,15 +18,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, require, writing
-from mrsa_jax._extras import how_to_install
+from mrsa_jax._errors import require, writing
+from mrsa_jax._extras import needed
 
 Metrics = dict[str, Any]
 Callback = Callable[[Metrics], None]
 
 _IDENTITY = ("scheme", "seed", "run")  # what tells trainings apart that share a callback
-_HOW_TENSORBOARD = f"where tensorboardX is missing: {how_to_install('tensorboard')}"
-_HOW_WANDB = f"where wandb is missing: {how_to_install('wandb')}"
 _MOST_NAME = 100
 
 
@@ -72,7 +69,10 @@ class TensorBoard:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Import the library; nothing is written before the first record."""
         self.folder = _checked_path(folder, "folder")
-        self._library = _imported("tensorboardX.event_file_writer", "tensorboard", _HOW_TENSORBOARD)
+        self._library = needed(
+            "tensorboardX.event_file_writer", "tensorboard",
+            "`tensorboard` must be left out where tensorboardX is missing",
+        )  # fmt: skip
         self._writers: dict[Any, Any] = {}
 
     def __call__(self, metrics: Metrics) -> None:
@@ -125,7 +125,7 @@ class Wandb:
         known = (None, "offline", "online", "disabled")
         rule = "must be offline, online, disabled or None"
         require(mode in known, "mode", rule, mode)
-        self._library = _imported("wandb", "wandb", _HOW_WANDB)
+        self._library = needed("wandb", "wandb", "`wandb` must be left out where wandb is missing")
         self._mode = os.environ.get("WANDB_MODE", "offline") if mode is None else mode
         self._settings = settings
         self._runs: dict[Any, Any] = {}
@@ -250,14 +250,6 @@ def _checked_path(path: Any, argument: str) -> pathlib.Path:
     there = next(folder for folder in own.absolute().parents if folder.exists())
     require(there.is_dir(), argument, "must lie in a folder", str(path))
     return own
-
-
-def _imported(module: str, argument: str, how: str) -> Any:
-    """Import a library, or say how it is installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigurationError(f"`{argument}` must be left out {how}") from error
 
 
 def _identity(metrics: Metrics) -> tuple[tuple[str, Any], ...]:

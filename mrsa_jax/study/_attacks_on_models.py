@@ -45,7 +45,7 @@ class GradientsConfig(AttackSettings):
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
     photo: Literal["flower", "china"] | None = None
-    """Invert scikit-learn's sample photographs, this one first, in 32 x 32 pixels; flower if
+    """Invert the package's two photographs, this one first, in 32 x 32 pixels; flower if
     neither --dataset nor --folder is given."""
     dataset: Name = None
     """Invert images of a data set instead (mrsa-jax data list)."""

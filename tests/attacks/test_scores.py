@@ -147,3 +147,16 @@ def test_membership_rates_by_brute_force() -> None:
         (a > b) + 0.5 * (a == b) for a, b in itertools.product(scores[members], scores[~members])
     ]
     assert got.auc == pytest.approx(np.mean(wins))
+
+
+def test_areas_are_those_of_scikit_learn() -> None:
+    from sklearn import metrics
+
+    draw = np.random.default_rng(0)
+    for num_values in (1, 2, 3, 5, 40):  # with many ties, and few
+        members = np.arange(30) % 3 == 0
+        scores = draw.integers(0, num_values, 30) / 3.0
+        own = attacks.membership_score(scores, members, false_positive_rates=(0.1, 0.4))
+        assert own.auc == float(metrics.roc_auc_score(members, scores))
+        false, true, _ = metrics.roc_curve(members, scores, drop_intermediate=False)
+        assert own.true_positive_rates == tuple(true[false <= rate].max() for rate in (0.1, 0.4))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import socket
 import threading
@@ -199,6 +198,3 @@ def test_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pa
     monkeypatch.setattr("mrsa_jax.data._available.FASHION_DIRECTORY", tmp_path)
     (fashion,) = (s for s in mj.data.available() if s.name == "fashion_mnist")
     assert (fashion.state, fashion.num_bytes) == ("installed", 70)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    (digits,) = (s for s in mj.data.available() if s.name == "digits")
-    assert (digits.state, digits.how) == ("missing", "install the package sklearn")

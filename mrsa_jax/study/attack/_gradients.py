@@ -11,7 +11,7 @@ import numpy as np
 from mrsa_jax import attacks, data, federated, plotting
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._packaged import photograph_path
+from mrsa_jax._packaged import packaged_file
 from mrsa_jax._streams import Stream
 from mrsa_jax.study import _build
 from mrsa_jax.study._attacks_on_models import GradientsConfig, pictures
@@ -137,11 +137,11 @@ def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.
 
 
 def _sample_photographs(name: str, count: int) -> np.ndarray:
-    """Return scikit-learn's photographs: this one, the other, and then parts of both."""
+    """Return the package's photographs: this one, the other, and then parts of both."""
     from PIL import Image
 
     other = "china" if name == "flower" else "flower"
-    whole = [_square(Image.open(photograph_path(one))) for one in (name, other)]
+    whole = [_square(Image.open(packaged_file(f"{one}.jpg"))) for one in (name, other)]
     cut, pieces = 2, list(whole)
     while len(pieces) < count:
         for place in range(cut * cut):

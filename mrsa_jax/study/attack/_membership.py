@@ -31,6 +31,12 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     shape = tuple(pool.inputs.shape[1:])
     model = _build.MODELS[config.model](pool.num_classes)
     start, trainer = _scene.start_and_trainer(config, model, shape, config.batch_size)
+    methods = [
+        attacks.membership(
+            method, trainer, num_shadows=config.num_shadows, shadow_size=config.client_size
+        )
+        for method in config.methods
+    ]
     report.title = (
         f"Membership: {config.model} on {config.dataset}, {config.client_size} samples a client, "
         f"{config.num_epochs} epochs"
@@ -41,17 +47,14 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     seen = _seen_models(config, np.asarray(start), updates)
     _say_accuracy(report, model, np.asarray(start)[None] + updates, pool)
     progress.stage("attacks", len(config.methods) * config.num_targets)
-    for i, method in enumerate(config.methods):
-        attack = attacks.membership(
-            method, trainer, num_shadows=config.num_shadows, shadow_size=config.client_size
-        )
+    for i, attack in enumerate(methods):
         found = []
         for target in range(config.num_targets):
             view = _view(config, model, start, pool, target, seen[target])
             own = attack.run(fold(_scene.stream(config, Stream.ATTACK), target), view)
             found.append(own.scores - own.threshold)
             progress.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
-        _score_members(config, report, method, np.stack(found))
+        _score_members(config, report, attack.method, np.stack(found))
     chance = "At chance: accuracy and AUC 0.5, true positives as many as false ones."
     report.sentences.append(chance)
 

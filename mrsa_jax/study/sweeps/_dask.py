@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, MrsaError
-from mrsa_jax._extras import how_to_install
+from mrsa_jax._extras import needed
 from mrsa_jax._plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
@@ -112,12 +112,8 @@ def _work(plugins: dict[str, dict[str, str]], plan: Plan) -> list[int]:
 @contextlib.contextmanager
 def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Connect to a scheduler, or start a cluster of processes for the time of the block."""
-    try:
-        import distributed
-    except ImportError as error:
-        raise ConfigurationError(
-            f"`workers` must be left out where dask is missing: {how_to_install('dask')}"
-        ) from error
+    rule = "`workers` must be left out where dask is missing"
+    distributed = needed("distributed", "dask", rule)
     if scheduler is None:
         with (
             distributed.LocalCluster(
