@@ -36,6 +36,7 @@ class SweepCommand:
       command = "simulate"                    # or train, secagg, "attack least-squares", ...
       rounds = 500
       trials = 100
+      keep = ["first_exposure", "status"]     # or "skipped": of each client and round, if wanted
       [population]
       num_clients = 120
       [grid]                                  # crossed with each other, in this order

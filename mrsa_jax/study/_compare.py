@@ -14,7 +14,13 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._selector import check_selector
 from mrsa_jax.study import _accessor, _build, _cite, _trial
 from mrsa_jax.study._scheme_index import find_schemes
-from mrsa_jax.study._variables import coordinates, history_variables, scheme_variables
+from mrsa_jax.study._variables import (
+    EVERYTHING,
+    coordinates,
+    known_of,
+    scheme_variables,
+    study_variables,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -138,8 +144,8 @@ def _study(
     import xarray as xr  # takes a second: not before the first trial
 
     *trials, rounds, clients = next(iter(histories.values())).shape
-    known = [_trial.analyse(history) for history in histories.values()]
-    variables = history_variables(known, *["trial"] * len(trials)) | scheme_variables(
+    known = [known_of(_trial.analyse(history), EVERYTHING) for history in histories.values()]
+    variables = study_variables(known, *["trial"] * len(trials)) | scheme_variables(
         np.full(clients, np.nan) if rates is None else rates, expected, kept
     )
     axes = coordinates(list(histories), rounds, clients)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,44 +31,26 @@ class Variable:
         return _FILLS[np.dtype(self.dtype).kind]
 
 
-# What is known of who took part, whatever command is swept: type, units, description.
-# The store holds -1 where an integer has no value, and `open_study` gives nan.
-_HIDDEN = "As in a sum of how many clients one is hidden"
-AT_END = {
-    "strong_privacy": ("int32", "clients", "Strong T; nan before any sum"),
-    "hidden_among_worst": ("float64", "clients", f"{_HIDDEN}, the worst client of those in sums"),
-    "hidden_among_median": ("float64", "clients", f"{_HIDDEN}, the median client of those"),
-    "rank": ("int32", "1", "Rank of the participation matrix"),
-    "exposed_clients": ("int32", "clients", "Clients whose update follows from the sums"),
-    "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; nan: none"),
-    "skipped_rounds": ("int32", "rounds", "Rounds in which nobody was summed"),
-    "fairness_gap": ("float32", "1", "F: most less least often summed, a round"),
-    "aggregation_cardinality": ("float32", "clients", "C: mean number of clients in a sum"),
-}
-AFTER_EACH_ROUND = (
-    "strong_privacy",
-    "hidden_among_worst",
-    "hidden_among_median",
-    "rank",
-    "exposed_clients",
-    "fairness_gap",
-    "aggregation_cardinality",
-)
 _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 
-
-def history_variables(dims: tuple[str, ...], by_round: bool) -> dict[str, Variable]:
-    """Return what is known of who took part: at the end, after each round, and for ever."""
-    found = {name: Variable(dims, *facts) for name, facts in AT_END.items()}
-    words = "Weak T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
-    found["guaranteed_privacy"] = Variable((), "int32", "clients", words)
-    found["largest_rank"] = Variable((), "int32", "1", "N, the rank at which all are exposed")
-    if by_round:
-        for name in AFTER_EACH_ROUND:
-            dtype, units, text = AT_END[name]
-            words = f"{text}, after each round"
-            found[f"{name}_by_round"] = Variable((*dims, "round"), dtype, units, words)
-    return found
+TRAJECTORIES = "trajectories"
+"""Asks for what there is after each round, beside the ends that every sweep keeps."""
+DETAILS = {
+    "first_exposure": (
+        "client",
+        "int32",
+        "rounds",
+        "Round, from 0, that exposes the client; nan: never",
+    ),
+    "skipped": ("round", "int8", "1", "Rounds in which nobody was summed"),
+    "status": (
+        "round",
+        "int8",
+        "1",
+        "How each round ended, as `mrsa_jax.Status` counts; nan: nobody can be lost inside it",
+    ),
+}
+"""What a sweep keeps where it is asked for by name: dimension, type, units, description."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +78,8 @@ class Runner(Protocol):
         """Return the length of each inner dimension: the largest that a point needs."""
         ...
 
-    def variables(self, configs: Sequence[Any], trajectories: bool) -> dict[str, Variable]:
-        """Return what each point has."""
+    def variables(self, configs: Sequence[Any], kept: Collection[str]) -> dict[str, Variable]:
+        """Return what each point has, with what is `kept`: `TRAJECTORIES`, some of `DETAILS`."""
         ...
 
     def together(self, config: Any, machine: Machine) -> int:
@@ -109,7 +91,7 @@ class Runner(Protocol):
         ...
 
     def run(
-        self, configs: Sequence[Any], machine: Machine, trajectories: bool, together: int
+        self, configs: Sequence[Any], machine: Machine, kept: Collection[str], together: int
     ) -> Iterator[dict[str, np.ndarray]]:
         """Compute points of one group; give each one's variables, in order.
 

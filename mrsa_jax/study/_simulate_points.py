@@ -1,22 +1,25 @@
-"""Points of a sweep over client selection: trials rolled out together, analysed exactly."""
+"""Points of a sweep over client selection: trials rolled out together, analysed exactly.
+
+`simulate` is the sweep over its schemes, of one point each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from mrsa_jax import modular, privacy, selection
+from mrsa_jax import selection
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import program_of
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import ResourceConfig, SimulateConfig, schemes_of
 from mrsa_jax.study._memory import simulate_bytes
 from mrsa_jax.study._played import lossy_trials
-from mrsa_jax.study._runner import Machine, Variable, history_variables
-from mrsa_jax.study._variables import first_exposed, known_of, of_point
+from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable
+from mrsa_jax.study._variables import history_variables, known_of, of_point
 
 _DEFAULT_BYTES = 2**28  # of the histories that are held at once
 
@@ -29,16 +32,17 @@ def group_of(config: SimulateConfig) -> Hashable:
 
 
 def sizes(configs: Sequence[SimulateConfig]) -> dict[str, int]:
-    """Return the most trials and rounds of a point."""
+    """Return the most trials, rounds and clients of a point."""
     return {
         "trial": max(config.trials for config in configs),
         "round": max(config.rounds for config in configs),
+        "client": max(config.population.num_clients for config in configs),
     }
 
 
-def variables(configs: Sequence[SimulateConfig], trajectories: bool) -> dict[str, Variable]:
+def variables(configs: Sequence[SimulateConfig], kept: Collection[str]) -> dict[str, Variable]:
     """Return what is known of each trial at its end, and after each round."""
-    found = history_variables(("trial",), trajectories)
+    found = history_variables(("trial",), kept)
     words = "Expectation of C; none where clients are lost in rounds"
     found["expected_cardinality"] = Variable((), "float64", "clients", words)
     if not all(config.protocol.is_plain for config in configs):
@@ -60,26 +64,42 @@ def memory_bytes(config: SimulateConfig, machine: Machine, count: int) -> int:
 
 
 def run(
-    configs: Sequence[SimulateConfig], machine: Machine, trajectories: bool, together: int
+    configs: Sequence[SimulateConfig],
+    machine: Machine,
+    kept: Collection[str],
+    together: int,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Roll points of one program out together and analyse each."""
+    """Roll points of one program out together and analyse each.
+
+    `progress` is told of (trials analysed, trials) of each point.
+    """
     if _rule(configs[0]) is not None:
         for config in configs:
-            yield _with_losses(config, trajectories)
+            yield _with_losses(config, kept, progress)
         return
-    histories = selection.rollout_many(
-        [config.seed for config in configs],
-        [_selector(config) for config in configs],
-        [_availability(config) for config in configs],
-        configs[0].rounds,
-        configs[0].trials,
-        mesh=_mesh(machine),
-        width=together,
-    )
-    for config, cohorts in zip(configs, histories, strict=True):
-        learnt = _trial.learnt_sums(cohorts)
-        found = _on_all_hosts(_all_rounds if trajectories else _at_ends, learnt)
-        yield found | _of_point(config, _expected(config))
+
+    def analyse(history: np.ndarray) -> dict[str, np.ndarray]:
+        at_end = TRAJECTORIES not in kept
+        return known_of(_trial.analyse(history, progress, at_end=at_end), kept)
+
+    for config, cohorts in zip(configs, _histories(configs, machine, together), strict=True):
+        found = _on_all_hosts(analyse, _trial.learnt_sums(cohorts))
+        online = _build.build_online(config.seed, config.population)
+        yield found | of_point(config, *online)
+
+
+def _histories(
+    configs: Sequence[SimulateConfig], machine: Machine, together: int
+) -> Iterable[np.ndarray]:
+    """Return whom the server asks in the trials of each point, bool[B, J, N]."""
+    seeds = [config.seed for config in configs]
+    schemes = [_selector(config) for config in configs], [_availability(one) for one in configs]
+    sizes, mesh = (configs[0].rounds, configs[0].trials), _mesh(machine)
+    if together == 1 and mesh is None:  # in whatever form is best for one
+        own = zip(seeds, *schemes, strict=True)
+        return (np.asarray(selection.rollout_trials(*one, *sizes)) for one in own)
+    return selection.rollout_many(seeds, *schemes, *sizes, mesh=mesh, width=together)
 
 
 def _mesh(machine: Machine) -> Any:
@@ -109,48 +129,17 @@ def _on_all_hosts(
     return {name: np.concatenate(list(parts))[order] for name, parts in found.items()}
 
 
-def _all_rounds(history: np.ndarray) -> dict[str, np.ndarray]:
-    return known_of(_trial.analyse(history), trajectories=True)
-
-
-def _at_ends(history: np.ndarray) -> dict[str, np.ndarray]:
-    """Analyse trials bool[B, J, N] after their last round, in parts."""
-    parts = _trial.in_parts(_at_end, history)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _at_end(history: np.ndarray) -> dict[str, np.ndarray]:
-    """Analyse trials bool[B, J, N] after their last round."""
-    first = np.asarray(privacy.first_exposure(history))
-    hidden = privacy.hidden_among_trajectory(history, quantiles=_trial.WORST_AND_MEDIAN)
-    worst, median = np.moveaxis(np.asarray(hidden)[:, -1], -1, 0)
-    strong = [privacy.strong_privacy(trial) for trial in history]
-    return {
-        "strong_privacy": np.asarray([-1 if t is None else t for t in strong], np.int32),
-        "rank": np.asarray(modular.rank_trajectory(history))[:, -1],
-        "hidden_among_worst": worst,
-        "hidden_among_median": median,
-        "exposed_clients": (first >= 0).sum(axis=1).astype(np.int32),
-        "first_exposed_round": first_exposed(first),
-        "skipped_rounds": (~history.any(axis=2)).sum(axis=1).astype(np.int32),
-        "fairness_gap": np.asarray(selection.fairness_gap(history))[:, -1],
-        "aggregation_cardinality": np.asarray(selection.aggregation_cardinality(history))[:, -1],
-    }
-
-
-def _with_losses(config: SimulateConfig, trajectories: bool) -> dict[str, np.ndarray]:
+def _with_losses(
+    config: SimulateConfig, kept: Collection[str], progress: Callable[[int, int], None] | None
+) -> dict[str, np.ndarray]:
     """Play rounds in which clients are lost."""
-    played = lossy_trials(config, _selector(config), _availability(config), _rule(config))
-    found = known_of(_trial.analyse_played(played), trajectories)
+    online, rates = _build.build_online(config.seed, config.population)
+    played = lossy_trials(config, _selector(config), online, _rule(config))
+    found = known_of(_trial.analyse_played(played, progress), kept)
     status = np.asarray(played.status)
     failed = ((status != Status.OK) & (status != Status.SKIPPED)).sum(axis=1).astype(np.int32)
-    return found | {"failed_rounds": failed} | _of_point(config, np.asarray(np.nan))
-
-
-def _of_point(config: SimulateConfig, expected: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what is the same for all trials of a point."""
-    (scheme,) = schemes_of(config)
-    return of_point(config, scheme) | {"expected_cardinality": expected}
+    found |= {"failed_rounds": failed} | ({"status": status} if "status" in kept else {})
+    return found | of_point(config, online, rates)
 
 
 def _selector(config: SimulateConfig) -> selection.Selector:
@@ -164,9 +153,3 @@ def _availability(config: SimulateConfig) -> Any:
 
 def _rule(config: SimulateConfig) -> Any:
     return _build.build_rule(config.protocol, _selector(config))
-
-
-def _expected(config: SimulateConfig) -> np.ndarray:
-    available, rates = _build.build_online(config.seed, config.population)
-    known = rates if hasattr(available, "dropout_rates") else None
-    return np.asarray(_build.expected_cardinality(_selector(config), known)[0])

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import federated, plotting, selection
+from mrsa_jax import federated, plotting
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.availability import Availability
-from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _tracking, _trial
+from mrsa_jax.study import (
+    _accessor,
+    _build,
+    _report,
+    _simulate_points,
+    _store,
+    _summary,
+    _tracking,
+)
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -30,15 +38,12 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._mechanism import build_bounded
 from mrsa_jax.study._memory import stated_memory
-from mrsa_jax.study._played import lossy_trials, segments_of
+from mrsa_jax.study._played import segments_of
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import run_folder
+from mrsa_jax.study._runner import Machine
 from mrsa_jax.study._training import train_schemes
-from mrsa_jax.study._variables import (
-    coordinates,
-    history_variables,
-    known_before,
-)
+from mrsa_jax.study._variables import EVERYTHING, coordinates, known_before, study_variables
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -222,29 +227,18 @@ def _save(
 def _simulate(
     config: SimulateConfig, progress: Progress, early: Callable[[xr.Dataset], None] | None
 ) -> xr.Dataset:
+    """Run the sweep of the schemes, a point each, and tell of each as soon as it is known."""
     schemes = schemes_of(config)
-    population = config.population
-    available, rates = _build.build_online(config.seed, population)
+    online = _build.build_online(config.seed, config.population)
     # of each scheme what is known, and not who took part: that is as large as all trials' clients
-    known: list[dict[str, Any]] = []
-    statuses: list[Any] = []
-    for scheme in schemes:
+    known: list[dict[str, np.ndarray]] = []
+    for text, scheme in zip(config.schemes, schemes, strict=True):
         if known and early is not None:
-            early(_found(config, schemes[: len(known)], available, rates, known, statuses))
+            early(_found(config, schemes[: len(known)], *online, known))
         progress.stage(scheme.label, config.trials)
-        selector = _build.build_selector(scheme, population)
-        rule = _build.build_rule(config.protocol, selector)
-        if rule is not None:
-            played = lossy_trials(config, selector, available, rule)
-            statuses.append(played.status)
-            history = _trial.analyse_played(played, progress.update)
-        else:
-            cohorts = selection.rollout_trials(
-                config.seed, selector, available, config.rounds, config.trials
-            )
-            history = _trial.analyse(_trial.learnt_sums(cohorts), progress.update)
-        known.append(history_variables([history], "trial"))
-    return _found(config, schemes, available, rates, known, statuses)
+        point = dataclasses.replace(config, schemes=(text,))
+        known += _simulate_points.run([point], Machine(), EVERYTHING, 1, progress.update)
+    return _found(config, schemes, *online, known)
 
 
 def _found(
@@ -252,22 +246,14 @@ def _found(
     schemes: tuple[Scheme, ...],
     available: Availability,
     rates: np.ndarray,
-    known: list[dict[str, Any]],
-    statuses: list[Any],
+    known: list[dict[str, np.ndarray]],
 ) -> xr.Dataset:
     """Return the data set of the schemes that were played."""
     import xarray as xr  # takes a second: not before the first trial
 
-    axes = coordinates(
-        [scheme.label for scheme in schemes], config.rounds, config.population.num_clients
-    )
-    dims = ("scheme", "trial", "round")
-    lossy: dict[str, Any] = {"status": (dims, np.stack(statuses))} if statuses else {}
-    found = {
-        name: (dims, np.concatenate([own[name][1] for own in known]), *about)
-        for name, (dims, _, *about) in known[0].items()
-    }
+    labels = [scheme.label for scheme in schemes]
+    axes = coordinates(labels, config.rounds, config.population.num_clients)
     return xr.Dataset(
-        known_before(config, schemes, available, rates) | found | lossy,
+        known_before(config, schemes, available, rates) | study_variables(known, "trial"),
         coords=axes | {"trial": np.arange(config.trials)},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._mechanism import code_dim
-from mrsa_jax.study._runner import Machine, Variable, history_variables
+from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable
 from mrsa_jax.study._training import train_points
-from mrsa_jax.study._variables import known_of, of_point
+from mrsa_jax.study._variables import history_variables, known_of, of_point
 
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
@@ -91,12 +91,16 @@ def _most_samples(seed: int, data: DataConfig, num_clients: int) -> int:
 
 
 def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
-    """Return the most tests and rounds of a point."""
+    """Return the most tests, rounds and clients of a point."""
     tests = [-(-config.rounds // config.training.evaluate_every) for config in configs]
-    return {"evaluation": max(tests), "round": max(config.rounds for config in configs)}
+    return {
+        "evaluation": max(tests),
+        "round": max(config.rounds for config in configs),
+        "client": max(config.population.num_clients for config in configs),
+    }
 
 
-def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, Variable]:
+def variables(configs: Sequence[TrainConfig], kept: Collection[str]) -> dict[str, Variable]:
     """Return what is known of each training at its end, and on the way."""
     found = {name: Variable((), *facts) for name, facts in _END.items()}
     if any(config.training.measure_drift for config in configs):
@@ -104,8 +108,8 @@ def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, V
     is_bounded = any(config.aggregation.clip_norm is not None for config in configs)
     if is_bounded:
         found |= {name: Variable((), *facts) for name, facts in _noise.OF_POINT.items()}
-    found |= history_variables((), trajectories)
-    if trajectories:
+    found |= history_variables((), kept)
+    if TRAJECTORIES in kept:
         tests = ("evaluation",)
         words = "Rounds done at each test; nan beyond the last"
         found["evaluated_round"] = Variable(tests, "int32", "rounds", words)
@@ -171,7 +175,7 @@ def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
 
 
 def run(
-    configs: Sequence[TrainConfig], machine: Machine, trajectories: bool, together: int
+    configs: Sequence[TrainConfig], machine: Machine, kept: Collection[str], together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Train points side by side.
 
@@ -181,9 +185,11 @@ def run(
     trained = train_points([_on(config, machine) for config in configs])
     for config, (history, result, more) in zip(configs, trained, strict=True):
         last = result.diverged_round
-        found: dict[str, Any] = of_point(config, schemes_of(config)[0])
+        found: dict[str, Any] = of_point(config, None, np.nan)
+        del found["expected_cardinality"]  # which trainings have never kept
+        paths = TRAJECTORIES in kept
         is_path = {name: name.endswith("_by_evaluation") for name in more}
-        found |= {name: own for name, own in more.items() if trajectories or not is_path[name]}
+        found |= {name: own for name, own in more.items() if paths or not is_path[name]}
         found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
         if last is not None:
             history = history.until(last + 1)
@@ -194,10 +200,12 @@ def run(
                 "best_accuracy": np.nanmax(accuracy),
                 "loss": loss[-1],
             }
-            if trajectories:
+            if paths:
                 found |= {"accuracy_by_evaluation": accuracy, "loss_by_evaluation": loss}
                 found["evaluated_round"] = result.evaluated_rounds + 1
-        yield _arrays(found | known_of(history, trajectories))
+        if "status" in kept:
+            found["status"] = np.asarray(result.status)[: len(history.participation)]
+        yield _arrays(found | known_of(history, kept))
 
 
 def _arrays(values: dict[str, Any]) -> dict[str, np.ndarray]:

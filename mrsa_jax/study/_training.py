@@ -27,10 +27,12 @@ from mrsa_jax.study._training_setting import (
     shared_arguments,
 )
 from mrsa_jax.study._variables import (
+    EVERYTHING,
     coordinates,
-    history_variables,
     known_before,
-    missing_below,
+    known_of,
+    nan_if_negative,
+    study_variables,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def train_schemes(
         for scheme in schemes:
             played.append(play(config, scheme, available, setting.dim))
             progress.update(len(played), len(schemes))
-        known = shared | history_variables([one.history for one in played])
+        known = shared | study_variables([known_of(one.history, EVERYTHING) for one in played])
         weak = [_quick_weak(config, one) for one in played]
         tell = functools.partial(_tell, early, known, axes, weak)
         tell([])
@@ -92,7 +94,7 @@ def train_schemes(
         about = "Smallest client of the learnt sum that the client is in; nan: in none"
         trained["learnt_component"] = (
             ("scheme", "round", "client"),
-            missing_below(0, learnt),
+            nan_if_negative(learnt),
             {"description": about},
         )
     segmented = [one.segments for one in played if one.segments is not None]
@@ -264,7 +266,7 @@ def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
     }
     for name, words in _WEAK.items():
         if name in columns[0]:
-            bounds = missing_below(1, np.stack([column[name] for column in columns]))
+            bounds = nan_if_negative(np.stack([column[name] for column in columns]))
             facts = {"units": "clients", "description": f"Weak T is {words}; nan before any sum"}
             found[name] = (("scheme", "round"), bounds, facts)
     return found

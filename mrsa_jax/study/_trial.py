@@ -79,16 +79,28 @@ class History:
         return np.asarray(~self.participation.any(-1))
 
 
-def analyse(participation: Any, progress: Callable[[int, int], None] | None = None) -> History:
+def analyse(
+    participation: Any,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    at_end: bool = False,
+) -> History:
     """Analyse a history of booleans or weights [..., J, N]; all in integers but F and C.
 
     Trials go through in parts, so that what is held beside the history is bounded; `progress` is
-    called with (trials done, trials) after each.
+    called with (trials done, trials) after each. With `at_end`, strong T is that after the last
+    round alone, [..., 1]: a fifth of the work.
     """
     history = np.asarray(participation)
     if history.ndim == 2:
-        return _analyse(history)
-    found = joined(in_parts(_analyse, history.reshape(-1, *history.shape[-2:]), progress))
+        return _analyse(history, at_end)
+    trials = history.reshape(-1, *history.shape[-2:])
+    step, parts = trials_at_once(*trials.shape), []
+    for at in range(0, len(trials), step):
+        parts.append(_analyse(trials[at : at + step], at_end))
+        if progress is not None:
+            progress(min(at + step, len(trials)), len(trials))
+    found = joined(parts)
     lead = history.shape[:-2]
     own = {name: value.reshape(*lead, *value.shape[1:]) for name, value in vars(found).items()}
     return History(**own)
@@ -148,20 +160,6 @@ def joined(parts: Sequence[History], join: Callable[..., np.ndarray] = np.concat
     return History(**{name: join([getattr(part, name) for part in parts]) for name in names})
 
 
-def in_parts(
-    function: Callable[[np.ndarray], Any],
-    histories: np.ndarray,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Any]:
-    """Apply a function to parts of bool[B, J, N], of as many trials as are analysed at once."""
-    step, trials, found = trials_at_once(*histories.shape), len(histories), []
-    for at in range(0, trials, step):
-        found.append(function(histories[at : at + step]))
-        if progress is not None:
-            progress(min(at + step, trials), trials)
-    return found
-
-
 def trials_at_once(trials: int, rounds: int, clients: int) -> int:
     """Return how many trials of a shape are analysed together."""
     return min(trials, at_once("analyses", _ENTRY_BYTES * rounds * clients))
@@ -178,12 +176,17 @@ def analysed_bytes(trials: int, rounds: int, clients: int) -> int:
     return _ENTRY_BYTES * together * rounds * clients
 
 
-def _analyse(history: np.ndarray) -> History:
+def _analyse(history: np.ndarray, at_end: bool) -> History:
     own = history.astype(np.bool_)  # F and C know no weights
+    if at_end:
+        ends = [privacy.strong_privacy(trial) for trial in history]
+        strong = np.asarray([[-1 if t is None else t] for t in ends], np.int32)
+    else:
+        strong = np.asarray(privacy.strong_privacy_trajectory(history))
     hidden = np.asarray(privacy.hidden_among_trajectory(history, quantiles=WORST_AND_MEDIAN))
     return History(
         participation=own,
-        strong_privacy=np.asarray(privacy.strong_privacy_trajectory(history)),
+        strong_privacy=strong,
         rank=np.asarray(modular.rank_trajectory(history)),
         first_exposure=np.asarray(privacy.first_exposure(history)),
         hidden_among_worst=hidden[..., 0],

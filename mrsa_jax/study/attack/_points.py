@@ -6,7 +6,7 @@ import json
 import math
 import pathlib
 import tempfile
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def sizes(configs: Sequence[AttackSettings]) -> dict[str, int]:
     return {"row": max(map(_num_rows, configs))}
 
 
-def variables(configs: Sequence[AttackSettings], trajectories: bool) -> dict[str, Variable]:
+def variables(configs: Sequence[AttackSettings], kept: Collection[str]) -> dict[str, Variable]:
     """Return the summary's columns."""
     label = Variable(("row",), f"<U{_LABEL_LENGTH}", "1", "What the row is of")
     numbers = {
@@ -71,7 +71,7 @@ def memory_bytes(config: AttackSettings, machine: Machine, count: int) -> int:
 
 
 def run(
-    configs: Sequence[AttackSettings], machine: Machine, trajectories: bool, together: int
+    configs: Sequence[AttackSettings], machine: Machine, kept: Collection[str], together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Run each attack and give its summary."""
     for config in configs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ def sizes(configs: Sequence[SecaggConfig]) -> dict[str, int]:
     return {}
 
 
-def variables(configs: Sequence[SecaggConfig], trajectories: bool) -> dict[str, Variable]:
+def variables(configs: Sequence[SecaggConfig], kept: Collection[str]) -> dict[str, Variable]:
     """Return the rates with their 95 % intervals, the graph's numbers, and the bounds."""
     found: dict[str, Variable] = {}
     for name, text in RATES.items():
@@ -60,7 +60,7 @@ def memory_bytes(config: SecaggConfig, machine: Machine, count: int) -> int:
 
 
 def run(
-    configs: Sequence[SecaggConfig], machine: Machine, trajectories: bool, together: int
+    configs: Sequence[SecaggConfig], machine: Machine, kept: Collection[str], together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Count the failures of each point."""
     for config in configs:

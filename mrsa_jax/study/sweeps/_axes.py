@@ -59,6 +59,7 @@ class SweepConfig:
     axes: tuple[dict[str, Any], ...]
     skip_impossible: bool
     trajectories: bool
+    keep: tuple[str, ...] | None  # None where nothing is asked for: as it was before it could be
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Sweep:
         recompute: Whether to compute points again that other code or files have made.
         skip_impossible: Leave cells that make no sense empty instead of refusing the sweep.
         trajectories: Keep what there is after each round, too.
+        keep: Names of what else to keep of who took part.
         source: Text of the file.
     """
 
@@ -100,7 +102,13 @@ class Sweep:
     recompute: bool = False
     skip_impossible: bool = False
     trajectories: bool = False
+    keep: tuple[str, ...] | None = None
     source: str = ""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What points keep beside what there is at their ends, by name."""
+        return (*(["trajectories"] if self.trajectories else []), *(self.keep or ()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -127,6 +135,7 @@ class Sweep:
             axes=tuple(json.loads(json.dumps(axes, default=str))),
             skip_impossible=self.skip_impossible,
             trajectories=self.trajectories,
+            keep=self.keep,
         )
 
     def settings_at(self, index: tuple[int, ...]) -> Any:
@@ -196,7 +205,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
 
     Args:
         content: Settings of one command (named by `command`, `"simulate"` when left out), `grid`
-            and `zip` tables of lists, `skip_impossible` and `trajectories`.
+            and `zip` tables of lists, `skip_impossible`, `trajectories` and `keep`.
 
     Raises:
         ConfigurationError: For an unknown command or field (by its path in the file, with the
@@ -214,6 +223,9 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     for flag in ("skip_impossible", "trajectories"):
         flags[flag] = left.pop(flag, False)
         require(isinstance(flags[flag], bool), flag, "must be true or false", flags[flag])
+    keep = left.pop("keep", [])
+    good = isinstance(keep, list) and all(isinstance(one, str) for one in keep)
+    require(good, "keep", "must be a list of names", keep)
     grid, zips = left.pop("grid", {}), left.pop("zip", [])
     require(isinstance(grid, dict), "grid", "must be a table of lists", grid)
     one_table = isinstance(zips, dict)
@@ -240,6 +252,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
         axes=tuple(axes),
         out=pathlib.Path("results/sweep") if out is None else base.out,
         overwrite=bool(getattr(base, "overwrite", False)),
+        keep=tuple(dict.fromkeys(keep)) or None,
         **flags,
     )
 
@@ -355,7 +368,7 @@ def _check_axes(axes: list[Axis]) -> None:
     for name in names:
         rule = "must differ from those of other axes; a [[zip]] takes a `name`"
         require(names.count(name) == 1, "name", rule, name)
-        taken = ("trial", "round", "row", "done", "seconds")
+        taken = ("trial", "round", "client", "row", "done", "seconds")
         require(name not in taken, "name", f"must be none of {taken}", name)
     _check_size("grid", math.prod(len(axis.values) for axis in axes))
 

@@ -150,7 +150,7 @@ def compute(
         start = time.perf_counter()
         configs = [plan.points[number].config for number in own]
         together = plan.together[own[0]]
-        results = runner.run(configs, plan.machine, plan.sweep.trajectories, together)
+        results = runner.run(configs, plan.machine, plan.sweep.kept, together)
         for number, values in zip(own, results, strict=True):
             seconds = time.perf_counter() - start
             plan.check_unchanged([number])  # again: a file may have been replaced meanwhile

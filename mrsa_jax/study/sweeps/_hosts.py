@@ -136,7 +136,7 @@ def _follow(plan: Plan) -> None:
         configs = [plan.points[number].config for number in task]
         if task:
             together = plan.together[task[0]]
-            for _ in runner.run(configs, plan.machine, plan.sweep.trajectories, together):
+            for _ in runner.run(configs, plan.machine, plan.sweep.kept, together):
                 pass  # the first process writes it
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._memory import memory_words
 from mrsa_jax.study._config import studied, to_dict
 from mrsa_jax.study._made_by import changes, digest_of_file, made_by
-from mrsa_jax.study._runner import Machine, Runner
+from mrsa_jax.study._runner import DETAILS, Machine, Runner
 from mrsa_jax.study.sweeps._axes import Point, Sweep
 from mrsa_jax.study.sweeps._store import SweepStore
 
@@ -175,7 +175,10 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     configs = [point.config for point in good.values()]
     digest = functools.cache(digest_of_file)
     made = {n: made_by(good[n].config, digest) for numbers in groups.values() for n in numbers}
-    variables = runner.variables(configs, sweep.trajectories)
+    variables = runner.variables(configs, sweep.kept)
+    for name in sweep.keep or ():
+        rule = f"must name what points of {sweep.kind.name} can have"
+        require(name in variables, "keep", f"{rule}: {', '.join(DETAILS)} of who took part", name)
     inner = runner.sizes(configs)
     sized = []
     for numbers in groups.values():

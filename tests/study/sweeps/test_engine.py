@@ -169,7 +169,8 @@ trials = [1, 2]
 
 
 def test_rounds_that_lose_clients(tmp_path):
-    text = SMALL + "\n[protocol]\nstep_dropout_rate = 0.2\n"
+    text = 'keep = ["first_exposure", "skipped", "status"]\n' + SMALL
+    text += "\n[protocol]\nstep_dropout_rate = 0.2\n"
     results = sweeps.run_sweep(planned(tmp_path / "out", text)).load()
     alone = study.run(
         study.SimulateConfig(
@@ -186,6 +187,18 @@ def test_rounds_that_lose_clients(tmp_path):
     assert cell["failed_rounds"].values.tolist() == (status > 1).sum(axis=1).tolist()
     assert cell["failed_rounds"].values.sum() > 0
     assert np.isnan(cell["expected_cardinality"])
+    for name in ("first_exposure", "skipped", "status"):  # as `simulate` has them, if asked for
+        np.testing.assert_array_equal(cell[name].values, alone[name].values)
+        assert cell[name].dims == alone[name].dims
+
+
+def test_only_what_points_have_can_be_kept(tmp_path):
+    with pytest.raises(ConfigurationError, match="`keep` must name what points of simulate can"):
+        planned(tmp_path / "out", 'keep = ["accuracy_by_client"]\n' + SMALL)
+    with pytest.raises(ConfigurationError, match="`keep` must be a list of names"):
+        planned(tmp_path / "out", 'keep = "status"\n' + SMALL)
+    same = planned(tmp_path / "out", "keep = []\n" + SMALL).sweep
+    assert study.config_hash(same.config) == study.config_hash(planned(tmp_path / "o").sweep.config)
 
 
 # --- going on -----------------------------------------------------------------------------------
