@@ -17,6 +17,7 @@ from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._checks import is_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import one_program
 
 ALWAYS = 2**32 - 1
 """The largest threshold, which stands for chance 1."""
@@ -49,6 +50,7 @@ def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
     return np.where(thresholds == ALWAYS, 1.0, thresholds.astype(np.float64) / 2.0**32)
 
 
+@one_program
 def happens(
     words: UInt32[Array, " clients *trials"], thresholds: UInt32[Array, "*clients"]
 ) -> Bool[Array, " clients *trials"]:

@@ -124,7 +124,7 @@ def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
     """Return the number of each client's block, from T or from the numbers themselves."""
     if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
         size = check_size(blocks, "blocks")
-        return jnp.arange(num_clients, dtype=jnp.int32) // jnp.int32(size)
+        return on_device(np.arange(num_clients, dtype=np.int32) // np.int32(size))
     array = host_array(blocks, "blocks")
     rule = f"must be a block size, or {num_clients} numbers of blocks"
     is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)

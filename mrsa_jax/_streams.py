@@ -9,6 +9,7 @@ draws not on the batch that it runs in. Pads never come from here: they are ChaC
 from __future__ import annotations
 
 import enum
+import functools
 import math
 
 import jax
@@ -18,6 +19,7 @@ from jaxtyping import Array, Key, UInt32
 
 from mrsa_jax._checks import is_integer
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import one_program
 
 MAX_PAIRED = 92_681
 """The most clients whose pairs 32 bits can number (`pair_words`)."""
@@ -62,7 +64,7 @@ def as_key(seed: int | np.integer | Key[Array, ""]) -> Key[Array, ""]:
         return seed
     require(is_integer(seed), "seed", "must be an integer or a typed JAX key", seed)
     require(0 <= int(seed) < 2**32, "seed", "must lie in [0, 2**32)", seed)
-    return jax.random.key(jnp.uint32(int(seed)), impl=_IMPLEMENTATION)
+    return jax.random.key(jax.device_put(np.uint32(int(seed))), impl=_IMPLEMENTATION)
 
 
 def is_threefry(keys: Key[Array, "*batch"]) -> bool:
@@ -87,6 +89,7 @@ def round_key(key: Key[Array, ""], round_index: int | Array, stream: Stream) -> 
     return fold(key, round_index, int(stream))
 
 
+@functools.partial(one_program, static_argnames="shape")
 def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
     """Return the words that `jax.random.bits(key, shape, uint32)` draws by JAX's own settings.
 
@@ -115,6 +118,7 @@ def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "
     return (x ^ y).reshape(shape)
 
 
+@one_program
 def fold_over(keys: Key[Array, "*batch"], indices: Array) -> Key[Array, "*batch indices"]:
     """Return `jax.random.fold_in` of each key with each index, as one expression.
 
@@ -137,6 +141,7 @@ def fold_over(keys: Key[Array, "*batch"], indices: Array) -> Key[Array, "*batch 
     return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl=_IMPLEMENTATION)
 
 
+@functools.partial(one_program, static_argnames=("length", "width"))
 def joined_words(
     keys: Key[Array, "*batch parts"], length: int, width: int
 ) -> UInt32[Array, "*batch {width}"]:
@@ -167,6 +172,7 @@ def joined_words(
     return x ^ y
 
 
+@functools.partial(one_program, static_argnames=("num_clients", "word"))
 def client_words(
     key: Key[Array, "*trials"], num_clients: int, word: int = 0
 ) -> UInt32[Array, {num_clients} * trials]:
@@ -201,6 +207,7 @@ def words_of_clients(
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
 
 
+@functools.partial(one_program, static_argnames=("num_clients", "word"))
 def pair_words(
     key: Key[Array, "*trials"], num_clients: int, word: int = 0
 ) -> UInt32[Array, "{num_clients} {num_clients} *trials"]:
@@ -234,6 +241,7 @@ def pair_words(
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
 
 
+@functools.partial(one_program, static_argnames=("shape", "block"))
 def block_words(
     key: Key[Array, ""], shape: tuple[int, ...], block: int = 0
 ) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
@@ -255,6 +263,7 @@ def block_words(
     return x.reshape(shape), y.reshape(shape)
 
 
+@functools.partial(one_program, static_argnames="block")
 def entry_words(
     key: Key[Array, ""], index: UInt32[Array, "*entries"], block: int = 0
 ) -> tuple[UInt32[Array, "*entries"], UInt32[Array, "*entries"]]:
@@ -274,6 +283,7 @@ _BLOCKS = 0x626C6F00  # "blo\0": room for 256 blocks an entry
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
+@one_program
 def key_words(key: Array) -> tuple[Array, Array]:
     """Return two words for each key, whatever its implementation."""
     data = jax.random.key_data(key)

@@ -27,7 +27,7 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, fold_over
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import CountView, checked_view
@@ -317,6 +317,7 @@ def _capped(values: Array, count: Array, interval: Array) -> Array:
     return jnp.clip(values - high[interval], jnp.float32(0), jnp.float32(1))
 
 
+@one_program
 def _rounded(values: Array, count: Array, interval: Array) -> Array:
     """Return ones at each interval's largest entries, as many as its count."""
     order = jnp.lexsort((-values, interval))

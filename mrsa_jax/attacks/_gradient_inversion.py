@@ -248,7 +248,7 @@ def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
     require(len(view.input_shape) == 3, "input_shape", "must be an image's", view.input_shape)
     checked_parameters(view.model, view.input_shape, view.parameters, "parameters")
     updates = checked_parameters(view.model, view.input_shape, view.update, "update")
-    is_pointing = bool((jnp.abs(updates).max(axis=-1) > 0).all())
+    is_pointing = bool((np.abs(updates).max(axis=-1) > 0).all())
     require(is_pointing, "update", "must not be zero: it points nowhere", "a zero update")
     if view.labels is not None:
         labels = np.asarray(view.labels)

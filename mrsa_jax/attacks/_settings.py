@@ -42,5 +42,5 @@ def checked_parameters(
     given = on_device(values, jnp.float32)
     fits = given.ndim >= 1 and given.shape[-1] == dim
     require(fits, argument, f"must have the model's {dim} entries", given.shape)
-    require(bool(jnp.isfinite(given).all()), argument, "must be finite", "nan or infinity")
+    require(bool(np.isfinite(given).all()), argument, "must be finite", "nan or infinity")
     return given

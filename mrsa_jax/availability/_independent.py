@@ -23,8 +23,6 @@ from mrsa_jax._streams import as_key, client_words
 from mrsa_jax._tracing import needs_values, one_program
 
 _WAYS = ("shuffled", "cyclic", "sorted")
-# One program: most commands begin with this draw, and one by one its operations take 13 of them.
-_client_words = jax.jit(client_words, static_argnums=1)
 
 
 @jax.tree_util.register_dataclass
@@ -145,6 +143,6 @@ def assign_rates(
     if how == "sorted":
         place = np.sort(place)
     elif how == "shuffled":
-        words = np.asarray(_client_words(as_key(seed), num_clients))
+        words = np.asarray(client_words(as_key(seed), num_clients))
         place = place[np.argsort(words, kind="stable")]
     return values[place]

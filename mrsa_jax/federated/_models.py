@@ -21,6 +21,7 @@ from jaxtyping import Array, Float32, Key
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._tracing import one_program
 
 
 class _Dense(nn.Module):
@@ -147,18 +148,18 @@ def unflatten(
     """
     leaves, tree = _structure(model, tuple(input_shape))
     sizes = [math.prod(leaf.shape) for leaf in leaves]
-    starts = np.cumsum([0, *sizes])
-    require(
-        parameters.shape == (int(starts[-1]),),
-        "parameters",
-        f"must have the model's {int(starts[-1])} entries",
-        parameters.shape,
-    )
-    parts = [
-        parameters[int(start) : int(start) + size].reshape(leaf.shape)
-        for leaf, start, size in zip(leaves, starts[:-1], sizes, strict=True)
-    ]
-    return jax.tree.unflatten(tree, parts)
+    fits = parameters.shape == (sum(sizes),)
+    rule = f"must have the model's {sum(sizes)} entries"
+    require(fits, "parameters", rule, parameters.shape)
+    return jax.tree.unflatten(tree, _parts(parameters, tuple(leaf.shape for leaf in leaves)))
+
+
+@functools.partial(one_program, static_argnums=1)
+def _parts(parameters: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+    """Cut a vector into arrays of these shapes."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = jnp.split(parameters, ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def layers_of(model: nn.Module, input_shape: Sequence[int]) -> dict[str, range]:

@@ -85,15 +85,10 @@ def batched(
     size = len(labels)
     width = min(int(batch_size), size)
     spare = -size % width
-    inputs = on_device(inputs, jnp.float32)
-    labels = on_device(labels, jnp.int32)
-    padded_inputs = jnp.pad(inputs, ((0, spare), *[(0, 0)] * (inputs.ndim - 1)))
-    padded_labels = jnp.pad(labels, (0, spare))
-    return (
-        padded_inputs.reshape(-1, width, *inputs.shape[1:]),
-        padded_labels.reshape(-1, width),
-        jnp.int32(size),
-    )
+    here = np.asarray(inputs, np.float32), np.asarray(labels, np.int32)
+    padded = [np.pad(each, ((0, spare), *[(0, 0)] * (each.ndim - 1))) for each in here]
+    cut = [on_device(each.reshape(-1, width, *each.shape[1:])) for each in padded]
+    return cut[0], cut[1], jnp.int32(size)
 
 
 @functools.partial(jax.jit, static_argnums=0)

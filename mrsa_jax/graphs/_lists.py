@@ -6,6 +6,7 @@ n k and not as n^2.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import one_program
 
 
 def check_adjacency(
@@ -109,6 +111,7 @@ def neighbour_lists(
     return _neighbour_lists(on_device(matrix), size)
 
 
+@functools.partial(one_program, static_argnums=1)
 def _neighbour_lists(adjacency: Bool[Array, "clients clients"], width: int) -> tuple[Array, Array]:
     """Sort every row's neighbours to its front."""
     num_clients = adjacency.shape[0]

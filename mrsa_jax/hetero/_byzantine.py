@@ -23,7 +23,7 @@ from mrsa_jax._checks import check_finite
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._products import multiply_wide
 from mrsa_jax._streams import random_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 _Clients = ArrayLike | Sequence[Any]
 _Key = Key[Array, ""]
@@ -64,6 +64,7 @@ class Byzantine:
     on_residues: Any = None
     on_averages: Any = None
 
+    @one_program
     def mine(self, members: Integer[Array, " participants"]) -> _Mine:
         """Return which slots of a round attack, given the client of each."""
         return self.is_byzantine[members]
@@ -92,6 +93,7 @@ class Scaling:
 
     factor: Array
 
+    @one_program
     def __call__(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
         """Return the updates that the round goes on with."""
         del key
@@ -131,6 +133,7 @@ class Collusion:
 class UniformResidues:
     """Send uniform residues: what a client's input is under pads that nobody can remove."""
 
+    @one_program
     def __call__(self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine) -> _Codes:
         """Return the residues that the ring sum goes on with."""
         return jnp.where(mine[:, None], _uniform_residues(key, codes.shape, modulus), codes)

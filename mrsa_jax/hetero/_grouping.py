@@ -7,6 +7,7 @@ and a group that sends faster may use more levels. Rates are in bits per second,
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from mrsa_jax._checks import check_integer, is_number
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 from mrsa_jax.quantize import largest_levels
 from mrsa_jax.secagg import Slowdown
 
@@ -46,6 +47,7 @@ class RateClasses:
     bits_per_second: Array
     upper: Array
 
+    @functools.partial(one_program, static_argnums=2)
     def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
         """Return the rate of each client, independently of the others."""
         draws = (client_words(key, num_clients) >> jnp.uint32(8)).astype(jnp.float32)

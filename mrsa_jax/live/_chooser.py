@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
@@ -76,7 +75,7 @@ class Chooser:
         again = set(np.flatnonzero(np.asarray(cohort)).tolist())
         rule = "must be the one that chose the log's rounds, from the same seed"
         require(again == set(asked), "selector", rule, self._selector)
-        counts = self._state.counts + self._of(summed).astype(jnp.int32)
+        counts = on_device(np.asarray(self._state.counts) + np.asarray(self._of(summed), np.int32))
         self._state, self.round = with_counts(state, counts), self.round + 1
 
     def play(self) -> tuple[int, ...]:

@@ -15,9 +15,11 @@ from jaxtyping import Array, Integer, UInt32
 from mrsa_jax._chacha20_rounds import keystream_words
 from mrsa_jax._device import at_once, chosen_form
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import one_program
 
 
 @jax.jit
+@one_program
 def chacha20_columns(
     key: UInt32[Array, "8 blocks"],
     counter: UInt32[Array, " blocks"],
@@ -75,7 +77,12 @@ def chacha20_block(
     Source:
         RFC 8439, section 2.3.
     """
-    return chacha20_columns(key[:, None], _word(counter)[None], nonce[:, None])[:, 0]
+    return _block(key, _word(counter), nonce)
+
+
+@one_program
+def _block(key: Array, counter: Array, nonce: Array) -> Array:
+    return chacha20_columns(key[:, None], counter[None], nonce[:, None])[:, 0]
 
 
 def keystream(

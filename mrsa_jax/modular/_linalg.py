@@ -8,6 +8,8 @@ made for, they err with a chance below 2**-30.
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import jax
@@ -25,6 +27,7 @@ from mrsa_jax._prime import (
     minor_bits,
 )
 from mrsa_jax._residues import residues
+from mrsa_jax._tracing import one_program
 from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 
@@ -63,6 +66,8 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     """
     array = as_integers(matrix, "matrix")
     form = chosen_form(("loops", "xla", "pallas"), array)
+    if form == "loops":
+        array = np.asarray(array)
     rows, columns = array.shape[-2:]
     # a kernel takes any number of rows, all else is faster the fewer there are
     is_kernel = form == "pallas" and is_for_kernel(min(rows, columns))
@@ -119,15 +124,21 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
     """
     array = as_integers(matrix, "matrix")
     primes = _drawn_for(array)
-    stacked = _stack(array)
     if chosen_form(("loops", "xla", "pallas"), array) == "loops":
-        host = np.asarray(stacked)
-        ranks = on_device(np.max([compiled_prefix_ranks(host, p) for p in primes], axis=0))
-    else:
-        here = held(stacked, padded=True)
-        each = [_prefix_ranks(here, prime, len(stacked)) for prime in primes]
-        ranks = jnp.max(jnp.stack(each), axis=0)[: len(stacked)]
-    return ranks.astype(jnp.int32).reshape(array.shape[:-1])
+        host = np.asarray(array).reshape((-1, *array.shape[-2:]))
+        ranks = np.max([compiled_prefix_ranks(host, p) for p in primes], axis=0)
+        return on_device(ranks.reshape(array.shape[:-1]), np.int32)
+    stacked = _stack(array)
+    here = held(stacked, padded=True)
+    each = [_prefix_ranks(here, prime, len(stacked)) for prime in primes]
+    return _largest(each, array.shape[:-1])
+
+
+@functools.partial(one_program, static_argnums=1)
+def _largest(ranks: list[Array], shape: tuple[int, ...]) -> Array:
+    """Return the largest of primes' ranks, without the rows that pad them."""
+    largest = jnp.max(jnp.stack(ranks), axis=0)[: math.prod(shape[:-1])]
+    return largest.astype(jnp.int32).reshape(shape)
 
 
 def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:

@@ -76,7 +76,7 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
         found: np.ndarray | Array = _of_values(histories)
     else:
         found = _of_all_rows(histories)
-    return on_device(found).reshape((*array.shape[:-2], array.shape[-1]))
+    return on_device(found.reshape((*array.shape[:-2], array.shape[-1])))
 
 
 def _of_values(histories: np.ndarray) -> np.ndarray | Array:
@@ -117,12 +117,12 @@ def _of_new_rounds(histories: np.ndarray) -> np.ndarray:
     chosen = np.argsort(~grows, axis=1, kind="stable")[:, : histories.shape[2]]
     rows = np.take_along_axis(histories, chosen[..., None], axis=1)
     rows = rows * np.take_along_axis(grows, chosen, axis=1)[..., None].astype(rows.dtype)
-    first = np.asarray(_of_all_rows(rows))
+    first = _of_all_rows(rows)
     rounds_of = np.take_along_axis(chosen, np.maximum(first, 0), axis=1)
     return np.where(first >= 0, rounds_of, -1)
 
 
-def _of_all_rows(histories: np.ndarray | Array) -> Int32[Array, "batch clients"]:
+def _of_all_rows(histories: np.ndarray | Array) -> np.ndarray | Array:
     """Return the first exposures from every row, of values that need not be known."""
     count, rounds, clients = histories.shape
     if is_traced(histories):
@@ -139,7 +139,7 @@ def _of_all_rows(histories: np.ndarray | Array) -> Int32[Array, "batch clients"]
     def in_memory(run: Any, tile: int) -> Array:
         return within_memory(lambda size: jax.block_until_ready(run(size)), tile, "P", what)
 
-    return _first(padded, primes, in_memory)[:count]
+    return np.asarray(_first(padded, primes, in_memory))[:count]
 
 
 def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) -> Array:

@@ -164,16 +164,16 @@ def _chunk(
 ) -> Array:
     rounds, clients = histories.shape[1:]
     exact, is_noisy = _without_noise(histories, root)
-    is_new = _rises(rank_trajectory(exact))
-    is_sure = is_new
+    ranks = rank_trajectory(exact)
+    is_sure = is_new = _rises(ranks)
     if is_noisy is not None:
         if root is not None and root.ndim == 2:
             is_sure = _rises(rank_trajectory(histories))
-        is_new = is_new | on_device(is_noisy)[None]
+        is_new = _rises(ranks, is_noisy)
     if first is None:
         exposed_from = first_exposure(exact)
     else:
-        exposed_from = jnp.broadcast_to(on_device(first), (len(histories), clients))
+        exposed_from = on_device(np.broadcast_to(first, (len(histories), clients)))
     tile = at_once("eliminations", _COPIES * _BYTES_AN_ENTRY * rounds * clients)
     with jax.enable_x64(True):
         noise = None if root is None else on_device(root, jnp.float64)
@@ -188,8 +188,10 @@ def _chunk(
 
 
 @one_program
-def _rises(ranks: Array) -> Array:
-    return jnp.diff(ranks, axis=-1, prepend=jnp.int32(0)) > 0
+def _rises(ranks: Array, also: Array | None = None) -> Array:
+    """Return in which rounds ranks rise, and those rounds as well."""
+    rises = jnp.diff(ranks, axis=-1, prepend=jnp.int32(0)) > 0
+    return rises if also is None else rises | also[None]
 
 
 @functools.partial(one_program, static_argnums=(1, 2))

@@ -102,20 +102,20 @@ def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, ".
         weights = array.astype(jnp.int32)
     else:
         weights = on_device(codes(host_array(array, "P")))
-    found = _trajectory(weights.reshape((-1, *array.shape[-2:])))
-    return found.reshape(array.shape[:-1])
+    return _trajectory(weights)
 
 
 @jax.jit
 def _trajectory(
-    weights: Int32[Array, "batch rounds clients"],
-) -> Int32[Array, "batch rounds"]:
+    weights: Int32[Array, "*batch rounds clients"],
+) -> Int32[Array, "*batch rounds"]:
     def one_history(weights: Array) -> Array:
         clients = weights.shape[1]
         start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
         return lax.scan(_refine, varying_like(start, weights), weights)[1]
 
-    return jax.vmap(one_history)(weights)
+    found = jax.vmap(one_history)(weights.reshape((-1, *weights.shape[-2:])))
+    return found.reshape(weights.shape[:-1])
 
 
 def _refine(carry: tuple[Array, Array], weights: Array) -> tuple[tuple[Array, Array], Array]:

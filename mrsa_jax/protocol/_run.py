@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -281,7 +280,7 @@ class _Round:
             if i in drawn and j in drawn and drawn[i].knows(j):
                 row[:] = np.frombuffer(drawn[i].pair_seed(j), "<u4")
         return Seeds(
-            jnp.arange(n, dtype=jnp.int32),
+            on_device(np.arange(n, dtype=np.int32)),
             self_seed=on_device(self_seed),
             pair_seed=on_device(pair_seed),
             edges=on_device(edges),

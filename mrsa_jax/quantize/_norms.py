@@ -16,6 +16,7 @@ SLACK = 2.0**-19
 """Of a norm to shorten to, kept free for the roundings of float32."""
 
 
+@one_program
 def norm(values: Float32[Array, " dim"]) -> Float32[Array, ""]:
     """Return the Euclidean norm of numbers whose squares float32 holds."""
     length = 1 << (values.shape[0] - 1).bit_length()

@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float32, UInt32
 
 from mrsa_jax._streams import as_key, random_words
+from mrsa_jax._tracing import one_program
 
 
 def padded_length(dim: int) -> int:
@@ -54,6 +55,7 @@ def _signs(words: Array, length: int) -> Float32[Array, " padded"]:
     return jnp.float32(1) - jnp.float32(2) * bits.reshape(-1)[:length].astype(jnp.float32)
 
 
+@one_program
 def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
     """Return H x by the fast transform, d log2 d additions, two of its steps in one pass.
 

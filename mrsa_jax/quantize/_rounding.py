@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float32, Key, UInt32
 
 from mrsa_jax._streams import random_words
+from mrsa_jax._tracing import one_program
 
 LARGEST = 2**24
 """Codes must be below this by magnitude: their squares' parts are then exact in 32 bits."""
@@ -63,6 +64,7 @@ def round_within(
     return jnp.where(values < 0, jnp.uint32(0) - chosen, chosen)
 
 
+@one_program
 def is_within(sizes: UInt32[Array, " dim"], bound: UInt32[Array, " 2"]) -> Bool[Array, ""]:
     """Return whether the sum of squares is at most a bound, exactly.
 
@@ -81,6 +83,7 @@ def is_within(sizes: UInt32[Array, " dim"], bound: UInt32[Array, " 2"]) -> Bool[
     return (high < bound[0]) | ((high == bound[0]) & (low <= bound[1]))
 
 
+@one_program
 def squared_norm(sizes: UInt32[Array, " dim"]) -> tuple[Array, Array]:
     """Return the high and low word of the sum of squares (below 2**64 as 2**24 * 2**48 is 2**72).
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require, require_methods
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 from mrsa_jax.quantize._lattice import LatticeQuantizer
 from mrsa_jax.quantize._stochastic import Quantizer
 
@@ -25,6 +25,7 @@ MOST_CLIENTS = 2**15
 """Of a sum whose wraps are counted."""
 
 
+@one_program
 def lifted(
     residues: UInt32[Array, "*_"], middle: UInt32[Array, "*_"], top: UInt32[Array, "*_"]
 ) -> UInt32[Array, "*_"]:
@@ -46,6 +47,7 @@ def lifted(
     return jnp.where(offset > top >> jnp.uint32(1), offset | ~top, offset) + middle
 
 
+@one_program
 def has_left(
     terms: UInt32[Array, "clients dim"],
     present: Bool[Array, " clients"],

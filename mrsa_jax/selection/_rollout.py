@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer, check_size
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import (
@@ -32,7 +34,7 @@ from mrsa_jax._html import brief, telling
 from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._selector import Selector, check_selector
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
-from mrsa_jax._tracing import LITTLE, quick_for_little, varying_like
+from mrsa_jax._tracing import LITTLE, one_program, quick_for_little, varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
@@ -252,13 +254,18 @@ def _joined(
     starts = range(first, first + num_trials, size)
 
     def one(start: int) -> Any:
-        trials = start + jnp.arange(size, dtype=jnp.uint32)
+        trials = on_device(np.uint32(start) + np.arange(size, dtype=np.uint32))
         return run(key, trials, *schemes, num_rounds)
 
     parts = _side_by_side(one, starts, workers)
     if len(parts) == 1 and size == num_trials:
         return parts[0]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num_trials], *parts)
+    return _concatenated(parts, num_trials)
+
+
+@functools.partial(one_program, static_argnums=1)
+def _concatenated(parts: list[Any], count: int) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
 
 
 @functools.partial(jax.jit, static_argnames=("run", "mesh", "num_rounds"))

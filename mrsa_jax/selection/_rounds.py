@@ -31,7 +31,7 @@ from mrsa_jax._round_rules import (
 )
 from mrsa_jax._selector import Selector, with_counts
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax._tracing import needs_values, quick_for_little, varying_like
+from mrsa_jax._tracing import needs_values, one_program, quick_for_little, varying_like
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 
@@ -123,14 +123,15 @@ def learnt_sums(
     require(shape_ok, "survivors", "must have axes [..., 5, clients]", array.shape)
     labels = block_labels(blocks, array.shape[-1])
     rule = ThresholdRule(labels, on_device(threshold, jnp.int32), check_policy(policy))
-    rows = _learnt_rows(rule, array.reshape((-1, *array.shape[-2:])))
-    return rows.reshape((*array.shape[:-2], array.shape[-1]))
+    return _learnt_rows(rule, array)
 
 
 @jax.jit
 def _learnt_rows(rule: RoundRule, survivors: Array) -> Array:
     unused = jax.random.key(0)
-    return jax.vmap(lambda alive: rule.learn(unused, alive).summed)(survivors)
+    each = survivors.reshape((-1, *survivors.shape[-2:]))
+    rows = jax.vmap(lambda alive: rule.learn(unused, alive).summed)(each)
+    return rows.reshape((*survivors.shape[:-2], survivors.shape[-1]))
 
 
 def component_sums(
@@ -175,6 +176,11 @@ def component_sums(
         low, high = int(known.min()), int(known.max())
         require(low >= -1 and high < count, "components", "must lie in [-1, num_components)",
                 low, high)  # fmt: skip
+    return _component_sums(rows, labels, count)
+
+
+@functools.partial(one_program, static_argnums=2)
+def _component_sums(rows: Array, labels: Array, count: int) -> Array:
     index = jnp.arange(count, dtype=jnp.int32)[:, None]
     each = jnp.expand_dims(labels.astype(jnp.int32), -2)
     index = index.reshape((1,) * (each.ndim - 2) + index.shape)
@@ -293,7 +299,12 @@ def rollout_rounds(
     start = check_integer(first, "first", 0, 2**31 - trials)
     history = _in_chunks(_roll, as_key(seed), schemes, rounds, trials, row_bytes, first=start)
     _check_places(rule, history.survivors)
-    return history if num_trials is not None else jax.tree.map(lambda leaf: leaf[0], history)
+    return history if num_trials is not None else _only(history)
+
+
+@one_program
+def _only(history: RoundHistory) -> RoundHistory:
+    return jax.tree.map(lambda leaf: leaf[0], history)
 
 
 def _check_places(rule: RoundRule, survivors: Array) -> None:

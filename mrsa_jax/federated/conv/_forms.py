@@ -8,15 +8,21 @@ pooling tiles (`conv._tile`, few channels), and plain patches for everything els
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from mrsa_jax._device import platform
+from mrsa_jax._tracing import one_program
 from mrsa_jax.federated.conv import _winograd
 from mrsa_jax.federated.conv._tile import tile_conv_relu_pool, windows
 
+_of_a_layer = functools.partial(one_program, static_argnames="padding")
 
+
+@_of_a_layer
 def conv(
     inputs: Float[Array, "batch height width channels"],
     kernel: Float[Array, "side side channels features"],
@@ -55,6 +61,7 @@ def conv(
     return outputs.reshape(batch, height, width, features)
 
 
+@_of_a_layer
 def conv_relu(
     inputs: Float[Array, "batch height width channels"],
     kernel: Float[Array, "side side channels features"],
@@ -72,6 +79,7 @@ def conv_relu(
     return jax.nn.relu(conv(inputs, kernel, bias, padding=padding))
 
 
+@_of_a_layer
 def conv_relu_pool(
     inputs: Float[Array, "batch height width channels"],
     kernel: Float[Array, "side side channels features"],

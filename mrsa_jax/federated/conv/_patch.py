@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
+from mrsa_jax._tracing import one_program
+
 _Images = Float32[Array, "batch height width channels"]
 _Outputs = Float32[Array, "batch height width features"]
 _Kernel = Float32[Array, "size size channels features"]
@@ -53,6 +55,7 @@ def _input_gradient(outputs: _Outputs, kernel: _Kernel) -> _Images:
     return patch_conv(outputs, kernel[::-1, ::-1].swapaxes(2, 3))
 
 
+@functools.partial(one_program, static_argnums=1)
 def _patches(inputs: Array, size: int) -> Array:
     """Return each pixel's neighbourhood, [batch, height, width, size * size * channels]."""
     height, width = inputs.shape[1:3]
@@ -79,6 +82,7 @@ _kernel_gradient.defvjp(
 )
 
 
+@one_program
 def strided_patch_conv(
     inputs: _Images, kernel: Float32[Array, "5 5 channels features"]
 ) -> Float32[Array, "batch rows columns features"]:

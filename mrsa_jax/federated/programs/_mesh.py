@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._arrays import zeros
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.data import ClientData
@@ -143,7 +144,7 @@ def lowered_cohort_updates(
         What `jax.jit` lowers to; with a mesh its memory is that of each device.
     """
     shared = (trainer, parameters, client_data, as_key(0), jnp.int32(0))
-    slots = jnp.zeros(num_slots, jnp.int32), jnp.zeros(num_slots, bool)
+    slots = zeros(num_slots, jnp.int32), zeros(num_slots, bool)
     if mesh is None:
         return cohort_updates.lower(*shared, *slots, width=width)
     everywhere = NamedSharding(mesh, PartitionSpec())

@@ -7,6 +7,7 @@ distributed computing, the Pareto the one with heavy tails.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Protocol, runtime_checkable
 
 import jax
@@ -15,6 +16,7 @@ from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import one_program
 
 
 @runtime_checkable
@@ -74,6 +76,7 @@ class Pareto:
     fastest: Array
     shape: Array
 
+    @functools.partial(one_program, static_argnums=2)
     def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
         """Return one factor for each client."""
         return self.fastest * jnp.exp(-jnp.log(_uniform(key, num_clients)) / self.shape)
@@ -126,7 +129,8 @@ def lognormal(sigma: float | int, median: float | int = 1.0) -> LogNormal:
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> lognormal(0.0, 3.0).sample(jax.random.key(0), 2).tolist()
+        >>> sample = jax.jit(lognormal(0.0, 3.0).sample, static_argnums=1)  # one program
+        >>> sample(jax.random.key(0), 2).tolist()
         [3.0, 3.0]
     """
     return LogNormal(positive(median, "median"), not_negative(sigma, "sigma"))
@@ -161,6 +165,7 @@ def not_negative(value: float | int, argument: str) -> Float32[Array, ""]:
     return jnp.float32(check_number(value, argument, rule, 0.0, kind="must be a number"))
 
 
+@functools.partial(one_program, static_argnums=1)
 def _uniform(key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
     """Return draws in (0, 1), multiples of 2^-24 plus half of that; never 0 or 1."""
     words = client_words(key, num_clients) >> jnp.uint32(8)

@@ -6,10 +6,10 @@ import dataclasses
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import availability
+from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.modular import check_modulus
@@ -80,7 +80,7 @@ class Setting:
         n = self.config.num_clients
         key = round_key(trial_key(as_key(self.config.seed), 0), 0, Stream.STEPS)
         steps = availability.independent_steps(self.config.step_dropout_rate)
-        alive = np.array(steps.sample(key, jnp.ones(n, jnp.bool_)))
+        alive = np.array(steps.sample(key, on_device(np.ones(n, np.bool_))))
         count = round(self.config.dropped_before_unmasking * n)
         sharing = np.flatnonzero(alive[2])
         lost = self._generator(1).permutation(sharing)[:count]

@@ -138,12 +138,13 @@ def quadratic_problem(
         require(good, name, "must be one number, at least 0", width.tolist())
     keys = jax.random.split(fold(as_key(seed), int(Stream.PARTITION)), 3)
     blocks = (n // size, d)
-    least, most = jnp.float32(ends[0]), jnp.float32(ends[1])
-    h = jax.random.uniform(keys[0], blocks, jnp.float32) * (most - least) + least
-    centres = jax.random.normal(keys[1], blocks, jnp.float32) * jnp.float32(widths[0])
-    offsets = jax.random.normal(keys[2], (n, m, d), jnp.float32) * jnp.float32(widths[1])
-    samples = jnp.repeat(centres, size, axis=0)[:, None] + offsets
-    return QuadraticProblem(jnp.repeat(jnp.clip(h, least, most), size, axis=0), samples)
+    least, most = np.float32(ends[0]), np.float32(ends[1])
+    h = np.asarray(jax.random.uniform(keys[0], blocks, jnp.float32)) * (most - least) + least
+    centres = np.asarray(jax.random.normal(keys[1], blocks, jnp.float32)) * np.float32(widths[0])
+    drawn = np.asarray(jax.random.normal(keys[2], (n, m, d), jnp.float32))
+    samples = np.repeat(centres, size, axis=0)[:, None] + drawn * np.float32(widths[1])
+    curvatures = np.repeat(np.clip(h, least, most), size, axis=0)
+    return QuadraticProblem(on_device(curvatures), on_device(samples))
 
 
 def simulate_convergence(
