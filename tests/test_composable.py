@@ -34,6 +34,7 @@ from mrsa_jax import (
     secagg,
     selection,
 )
+from mrsa_jax._arrays import on_device
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import stochastic
 
@@ -66,7 +67,7 @@ HOST = "float64 of NumPy"
 
 
 def _on_device(arrays: Any) -> Any:
-    return jax.tree.map(lambda one: jnp.asarray(one() if one is keys else one), arrays)
+    return jax.tree.map(lambda one: on_device(one() if one is keys else one), arrays)
 
 
 def _of(call: Callable[..., Any], *arrays: Any, **static: Any) -> Row:
@@ -81,15 +82,24 @@ _draw = np.random.default_rng(0)
 
 
 def _words(*shape: int, below: int = 2**32) -> jax.Array:
-    return jnp.asarray(_draw.integers(0, below, (2, *shape), dtype=np.uint32))
+    return on_device(_draw.integers(0, below, (2, *shape), dtype=np.uint32))
 
 
 def _floats(*shape: int) -> jax.Array:
-    return jnp.asarray(_draw.normal(size=(2, *shape)), jnp.float32)
+    return on_device(_draw.normal(size=(2, *shape)), jnp.float32)
 
 
 def _both(array: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * 2), array)
+    def twice(leaf: Any) -> Any:
+        if _is_key(leaf):
+            return jnp.stack([leaf, leaf])
+        return on_device(np.stack([np.asarray(leaf)] * 2))
+
+    return jax.tree.map(twice, array)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
 
 
 def keys() -> jax.Array:
@@ -112,10 +122,10 @@ CHANCES = np.asarray([0.05, 0.1], np.float32)
 
 def modular_rows() -> dict[str, Row]:
     """Return the rows of `modular`."""
-    points = jnp.broadcast_to(jnp.arange(1, 4, dtype=jnp.uint32), (2, 2, 3))
-    used = jnp.asarray([[[1, 1, 0]] * 2, [[0, 1, 1]] * 2], bool)
+    points = np.broadcast_to(np.arange(1, 4, dtype=np.uint32), (2, 2, 3))
+    used = on_device([[[1, 1, 0]] * 2, [[0, 1, 1]] * 2], bool)
     prime = modular.SHAMIR_PRIME
-    matrices = jnp.asarray(_draw.integers(-2, 3, (2, 3, 4)), jnp.int32)
+    matrices = _draw.integers(-2, 3, (2, 3, 4)).astype(np.int32)
     return {
         "add": _of(modular.add, _words(D, below=97), _words(D, below=97), modulus=97),
         "chacha20_block": _of(modular.chacha20_block, _words(8), _words(), _words(3)),
@@ -123,7 +133,7 @@ def modular_rows() -> dict[str, Row]:
         "is_in_row_space": _of(
             modular.is_in_row_space,
             matrices,
-            jnp.asarray([matrices[0, :2].sum(axis=0)[None], matrices[0, :1]]),
+            np.asarray([matrices[0, :2].sum(axis=0)[None], matrices[0, :1]], np.int32),
         ),
         "keystream": _of(modular.keystream, _words(8), _words(3), num_words=20),
         "limbs_of": _of(modular.limbs_of, _words(3, 8)),
@@ -185,7 +195,7 @@ def availability_rows() -> dict[str, Row]:
         "assign_rates": _not(VALUE, lambda key: online.assign_rates(key, [0.1, 0.2], N), keys),
         "cyclic": _not(CHECKED, online.cyclic, RATES),
         "diurnal": _not(
-            CHECKED, lambda phase: online.diurnal(0.3, 0.1, 4, phase), jnp.asarray([1, 2])
+            CHECKED, lambda phase: online.diurnal(0.3, 0.1, 4, phase), on_device([1, 2])
         ),
         "independent": _not(CHECKED, online.independent, RATES),
         "independent_steps": _not(CHECKED, online.independent_steps, CHANCES),
@@ -211,7 +221,7 @@ def selection_rows() -> dict[str, Row]:
     def second_round(key: Any, free: Any, selector: Any, state: Any) -> Any:
         return selector.select(key, state, free)
 
-    first, free = jax.random.key(1), jnp.asarray(SURVIVORS[:, 0])
+    first, free = jax.random.key(1), on_device(SURVIVORS[:, 0])
     rows = {
         f"{name}.select": _of(
             second_round, keys, free, _both(one), _both(one.select(first, one.init(), free[0])[1])
@@ -219,7 +229,7 @@ def selection_rows() -> dict[str, Row]:
         for name, one in selectors.items()
     }
     schemes = (_both(selection.bernoulli(N, 0.5)), _both(away))  # compiled faster than blocks
-    components = jnp.asarray([[0, 0, 1, -1], [0, 1, 1, 0]], jnp.int32)[:, None, :]
+    components = on_device([[0, 0, 1, -1], [0, 1, 1, 0]], jnp.int32)[:, None, :]
     return rows | {
         "aggregation_cardinality": _of(selection.aggregation_cardinality, P),
         "bernoulli": _not(CHECKED, lambda p: selection.bernoulli(N, p), CHANCES),
@@ -241,7 +251,7 @@ def selection_rows() -> dict[str, Row]:
             VALUE, lambda members: selection.form_blocks(members, 2), SURVIVORS[:, :3]
         ),
         "ThresholdRule.learn": _of(
-            selection.ThresholdRule(jnp.asarray([0, 0, 1, 1]), jnp.int32(2), "abort").learn,
+            selection.ThresholdRule(on_device([0, 0, 1, 1]), jnp.int32(2), "abort").learn,
             keys,
             SURVIVORS,
         ),
@@ -282,7 +292,7 @@ def selection_rows() -> dict[str, Row]:
 
 def quantize_rows() -> dict[str, Row]:
     """Return the rows of `quantize`."""
-    quantizer, weights = stochastic(16, 1.0), jnp.asarray([[1, 2, 1, 1], [3, 1, 1, 1]])
+    quantizer, weights = stochastic(16, 1.0), on_device([[1, 2, 1, 1], [3, 1, 1, 1]])
     following = mj.quantize.following_range(2.0)
     lattice, noise, one = mj.quantize.lattice(0.25, 1.0, D), dp.skellam(1.0), jnp.uint32(1)
 
@@ -370,7 +380,7 @@ def privacy_rows() -> dict[str, Row]:
 
 def design_rows() -> dict[str, Row]:
     """Return the rows of `design`."""
-    lines = _both(jnp.asarray(np.kron(np.eye(2, dtype=int), [1, 1]), bool))
+    lines = _both(on_device(np.kron(np.eye(2, dtype=int), [1, 1]), bool))
     return {"judge": _not(VALUE, lambda own: design.judge(own, 2, 0.1, num_rounds=2), lines)}
 
 
@@ -495,8 +505,9 @@ def hetero_rows() -> dict[str, Row]:
     """Return the rows of `hetero`."""
     layout = hetero.segment_layout("sc", [2, 2], [2, 3], D)
     matrix = _both(np.asarray(hetero.segment_matrix("sc", 4)))
-    updates, values, weights = _floats(N, D), _floats(N + 1, D), jnp.abs(_floats(N + 1))
-    attackers = jnp.asarray([[True, False, False, False]] * 2)
+    updates, values, weights = _floats(N, D), _floats(N + 1, D), np.abs(_floats(N + 1))
+    attackers = np.asarray([[True, False, False, False]] * 2)
+    first = on_device(attackers[0])
     rules = {
         "weighted_mean()": hetero.weighted_mean(),
         "coordinate_median()": hetero.coordinate_median(),
@@ -505,12 +516,12 @@ def hetero_rows() -> dict[str, Row]:
         "krum()": hetero.krum(1),
     }
     corrupters = {
-        "scaling()": hetero.scaling(attackers[0]),
-        "collusion()": hetero.collusion(attackers[0]),
+        "scaling()": hetero.scaling(first),
+        "collusion()": hetero.collusion(first),
     }
     rows = {f"{name}.__call__": _of(rule, values, weights) for name, rule in rules.items()} | {
         f"{name}.__call__": _of(
-            lambda key, u, own=attack: own.corrupt_updates(key, u, attackers[0]), keys, updates
+            lambda key, u, own=attack: own.corrupt_updates(key, u, first), keys, updates
         )
         for name, attack in corrupters.items()
     }
@@ -551,7 +562,7 @@ def hetero_rows() -> dict[str, Row]:
             _both(hetero.slowed_rates(1e6, secagg.lognormal(0.5))),
         ),
         "align_groups": _not(
-            VALUE, lambda own: hetero.align_groups(own, 2), jnp.asarray([[0, 0, 1, 1]] * 2)
+            VALUE, lambda own: hetero.align_groups(own, 2), on_device([[0, 0, 1, 1]] * 2)
         ),
         "blocks_of": _not(VALUE, hetero.blocks_of, matrix),
         "communication_times": _not(
@@ -580,7 +591,7 @@ def hetero_rows() -> dict[str, Row]:
         "scheme_error_bound": _not(
             VALUE,
             lambda levels: hetero.scheme_error_bound("sc", levels, 2, 10),
-            jnp.asarray([[4, 8]] * 2),
+            on_device([[4, 8]] * 2),
         ),
         "segment_average": _not(
             CHECKED, lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t), LIMITS
@@ -592,7 +603,7 @@ def hetero_rows() -> dict[str, Row]:
             VALUE, lambda own: hetero.segment_layout(own, [1] * 4, [2, 4, 8, 16], 10), matrix
         ),
         "segment_matrix_plus": _not(
-            VALUE, lambda own: hetero.segment_matrix_plus("sc", own), jnp.asarray([[2, 1]] * 2)
+            VALUE, lambda own: hetero.segment_matrix_plus("sc", own), on_device([[2, 1]] * 2)
         ),
         "segment_participation": _not(
             VALUE, lambda own: hetero.segment_participation(layout, own), SURVIVORS[:, :2]
@@ -601,11 +612,9 @@ def hetero_rows() -> dict[str, Row]:
         "unequal_moduli_failures": _not(
             VALUE,
             lambda own: hetero.unequal_moduli_failures(own, [2, 2]),
-            jnp.asarray([[4, 8]] * 2),
+            on_device([[4, 8]] * 2),
         ),
-        "unequal_moduli_tuples": _not(
-            VALUE, hetero.unequal_moduli_tuples, jnp.asarray([[4, 8]] * 2)
-        ),
+        "unequal_moduli_tuples": _not(VALUE, hetero.unequal_moduli_tuples, on_device([[4, 8]] * 2)),
         "wrong_pads": _not(CHECKED, hetero.wrong_pads, attackers),
         "sign_flip": _not(CHECKED, hetero.sign_flip, attackers),
         "scaling": _not(CHECKED, hetero.scaling, attackers),
@@ -660,9 +669,9 @@ def data_rows() -> dict[str, Row]:
 
 
 def _clients() -> Any:
-    inputs = jnp.asarray(_draw.random((6, 2, 2, 1)), jnp.float32)
-    labels, indices = jnp.asarray([0, 1, 2, 0, 1, 2]), jnp.arange(6, dtype=jnp.int32)
-    return data.ClientData(inputs, labels, indices.reshape(3, 2), jnp.full(3, 2), 3)
+    inputs = on_device(_draw.random((6, 2, 2, 1)), jnp.float32)
+    labels, indices = on_device([0, 1, 2, 0, 1, 2]), np.arange(6, dtype=np.int32).reshape(3, 2)
+    return data.ClientData(inputs, labels, on_device(indices), on_device([2, 2, 2]), 3)
 
 
 def federated_rows() -> dict[str, Row]:
@@ -787,7 +796,7 @@ def attacks_rows() -> dict[str, Row]:
         "matched_images": _not(HOST, attacks.matched_images, images, other),
         "mean_squared_error": _not(HOST, attacks.mean_squared_error, images, other),
         "membership_score": _not(
-            HOST, attacks.membership_score, RATES, jnp.asarray([[True, False] * 2] * 2)
+            HOST, attacks.membership_score, RATES, on_device([[True, False] * 2] * 2)
         ),
         "predicted_error": _not(HOST, attacks.predicted_error, history),
         "psnr": _not(HOST, attacks.psnr, images, other),
@@ -894,7 +903,14 @@ def _mesh() -> Mesh:
 
 
 def _call(arrays: Any, index: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[index], arrays)
+    return jax.tree.map(lambda leaf: _at(leaf, index), arrays)
+
+
+def _at(leaf: Any, index: int) -> Any:
+    """Return an entry of an array; where the values are known, without a program."""
+    if isinstance(leaf, jax.core.Tracer) or _is_key(leaf):
+        return leaf[index]
+    return on_device(np.asarray(leaf)[index])
 
 
 def _sharded(row: Row, check_vma: bool = True) -> Callable[..., Any]:
@@ -951,7 +967,7 @@ def _compare(found: Any, expected: Any) -> None:
     """Integers to the bit, floats to the rounding of sums in another order."""
     pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
     for one, other in pairs:
-        if jnp.issubdtype(getattr(one, "dtype", np.int32), jax.dtypes.prng_key):
+        if _is_key(one):
             one, other = jax.random.key_data(one), jax.random.key_data(other)
         one, other = np.asarray(one), np.asarray(other)
         assert one.shape == other.shape

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import availability, data, dp, federated, privacy, quantize, secagg, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._html import Markup, brief, card, config_repr, settings_rows, shown, table, tidy
 from mrsa_jax.study import AuditConfig, DemoConfig, ProtocolConfig, SecaggConfig, TrainConfig
 from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
@@ -67,7 +68,7 @@ class _Some:
         (np.array([np.nan, 1.0]), "float64[2] in [nan, nan]"),
         (np.array(["a"]), "<U1[1]"),
         (lambda: jax.random.key(0), "key<fry>[]"),
-        (lambda: jnp.arange(3, dtype=jnp.uint32), "uint32[3] in [0, 2]"),
+        (lambda: on_device(np.arange(3, dtype=np.uint32)), "uint32[3] in [0, 2]"),
         ((1,), "(1,)"),
         (tuple(range(100)), "(0, 1, 2, 3, 4, 5, ... 100 in all)"),
         ([np.arange(2), None], "[int64[2] in [0, 1], None]"),
@@ -90,7 +91,7 @@ def test_a_repr_never_fails_and_tells_no_secret() -> None:
         seen.append(repr(_Some(x)))
         return x
 
-    jaxpr = jax.make_jaxpr(traced)(jnp.ones((2, 3)))
+    jaxpr = jax.make_jaxpr(traced)(on_device(np.ones((2, 3), np.float32)))
     assert seen == ["_Some(one=float32[2, 3], key_material=None)"]
     assert not jaxpr.eqns  # looking computes nothing
     average = secagg.ring_average(quantize.stochastic(2**12, 0.5), 4, 650, key_material=7)

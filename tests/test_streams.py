@@ -84,10 +84,8 @@ def _reference(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> t
 
 
 def _ours(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> tuple[int, int]:
-    def pair(words: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
-        return jnp.uint32(words[0]), jnp.uint32(words[1])
-
-    out = _streams._threefry_2x32(pair(key), pair(counter), rounds)
+    program = jax.jit(_streams._threefry_2x32, static_argnums=2)
+    out = program(tuple(map(np.uint32, key)), tuple(map(np.uint32, counter)), rounds)
     return int(out[0]), int(out[1])
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.attacks import CountView, _disaggregation as inner, disaggregation
 
 
@@ -179,7 +180,7 @@ def test_capped_entries_are_the_nearest(seed: int) -> None:
 
 
 def test_rounding_by_hand() -> None:
-    values = jnp.asarray([0.1, 0.9, 0.8, 0.3, 0.2, 0.7], jnp.float32)
+    values = on_device([0.1, 0.9, 0.8, 0.3, 0.2, 0.7], jnp.float32)
     interval = jnp.asarray([0, 0, 0, 1, 1, 1], jnp.int32)
     got = inner._rounded(values, jnp.asarray([2.0, 1.0], jnp.float32), interval)
     assert got.tolist() == [False, True, True, False, False, True]

@@ -14,6 +14,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.attacks import (
     UpdateView,
     _gradient_inversion as inner,
@@ -27,11 +28,12 @@ MODEL = mj.federated.mlp(10, hidden_sizes=(16,))
 
 
 @functools.cache
-def _digits() -> tuple[jax.Array, jax.Array]:
+def _digits() -> tuple[np.ndarray, np.ndarray]:
     dataset = mj.data.load("digits", seed=0)
-    return jnp.asarray(dataset.train_inputs[:40]), jnp.asarray(dataset.train_labels[:40])
+    return np.asarray(dataset.train_inputs[:40]), np.asarray(dataset.train_labels[:40])
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _gradient(model: Any, parameters: jax.Array, images: jax.Array, labels: jax.Array) -> Any:
     """Written with flax and optax alone."""
 
@@ -44,7 +46,7 @@ def _gradient(model: Any, parameters: jax.Array, images: jax.Array, labels: jax.
 
 
 def _view(chosen: list[int], *, rate: float = 0.1, model: Any = MODEL) -> UpdateView:
-    images, labels = (array[np.asarray(chosen)] for array in _digits())
+    images, labels = (on_device(array[chosen]) for array in _digits())
     parameters = mj.federated.initial_parameters(1, model, SHAPE)
     update = jnp.float32(-rate) * _gradient(model, parameters, images, labels)
     return UpdateView(model, parameters, SHAPE, 10, update, len(chosen), labels)
@@ -64,7 +66,7 @@ def _view(chosen: list[int], *, rate: float = 0.1, model: Any = MODEL) -> Update
     ],
 )
 def test_misuse_of_the_view(changes: dict[str, Any], message: str) -> None:
-    made = {k: jnp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()}
+    made = {k: on_device(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()}
     with pytest.raises(mj.ConfigurationError, match=message):
         gradient_inversion(num_steps=1).run(0, dataclasses.replace(_view([3]), **made))
 
@@ -86,7 +88,7 @@ def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
 
 
 def test_another_view_is_refused() -> None:
-    other: Any = mj.attacks.ModelView(MODEL, jnp.ones(3), SHAPE, 10)
+    other: Any = mj.attacks.ModelView(MODEL, on_device(np.ones(3, np.float32)), SHAPE, 10)
     run = inspect.unwrap(mj.attacks.GradientInversion.run)
     with pytest.raises(mj.ConfigurationError, match="which lacks update, num_images, labels"):
         run(gradient_inversion(), 0, other)
@@ -104,7 +106,7 @@ def test_total_variation_by_hand() -> None:
 @pytest.mark.parametrize("method", ["cosine", "euclidean"])
 def test_the_truth_is_at_no_distance(method: Any) -> None:
     view = _view([5, 9], rate=1.0)
-    images, labels = (array[np.asarray([5, 9])] for array in _digits())
+    images, labels = (on_device(array[[5, 9]]) for array in _digits())
     problem = inner._Problem(MODEL, gradient_inversion(method))
     own = problem.distance(view.parameters, -view.update, labels, images)
     other = problem.distance(view.parameters, -view.update, labels, images[::-1] * 0.5)
@@ -118,7 +120,7 @@ def test_one_image_is_recovered(method: Any, rate: float, least: float) -> None:
     reports: list[tuple[int, int]] = []
     attack = gradient_inversion(method, num_steps=350, restarts=2, smoothness=0.0)
     got = attack.run(0, view, lambda *report: reports.append(report))
-    truth = np.asarray(_digits()[0][7:8])
+    truth = _digits()[0][7:8]
     assert mj.attacks.psnr(got.images, truth)[0] > least
     assert got.distance.shape == (2,)
     assert int(got.best) == int(np.argmin(got.distance))
@@ -164,7 +166,7 @@ def test_updates_side_by_side_are_attacked_each_on_its_own() -> None:
 @pytest.mark.parametrize("rate", [0.01, 1.0])
 def test_labels_are_told_from_the_last_bias(chosen: list[int], rate: float) -> None:
     view = _view(chosen, rate=rate)
-    expected = np.sort(np.asarray(_digits()[1])[chosen])
+    expected = np.sort(_digits()[1][chosen])
     np.testing.assert_array_equal(inferred_labels(dataclasses.replace(view, labels=None)), expected)
     blind = gradient_inversion(num_steps=1).run(0, dataclasses.replace(view, labels=None))
     np.testing.assert_array_equal(blind.labels, expected)
@@ -184,7 +186,7 @@ def test_labels_of_what_is_no_update() -> None:
 def test_labels_of_noise() -> None:
     """Under pads the last bias is noise: whatever it says, as many labels as images come out."""
     noise = np.random.default_rng(0).standard_normal((100, 1210)).astype(np.float32)
-    view = dataclasses.replace(_view([3, 4]), update=jnp.asarray(noise), labels=None)
+    view = dataclasses.replace(_view([3, 4]), update=on_device(noise), labels=None)
     labels = np.asarray(inferred_labels(view))
     assert labels.shape == (100, 2)
     assert 0 <= labels.min() <= labels.max() < 10

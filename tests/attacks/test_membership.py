@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.attacks import (
     MembershipView,
     _membership as inner,
@@ -34,24 +35,25 @@ METHODS = ("loss", "shadow", "likelihood_ratio")
 def _view() -> tuple[MembershipView, np.ndarray]:
     """A client's overfitted model, its samples and as many others, with noisy labels to learn."""
     dataset = mj.data.load("digits", seed=0)
-    inputs = jnp.asarray(dataset.train_inputs[:800])
+    inputs = np.asarray(dataset.train_inputs[:800], np.float32)
     noise = np.random.default_rng(0)
     labels = np.where(
         noise.random(800) < 0.5, noise.integers(0, 10, 800), dataset.train_labels[:800]
     )
-    pool = jnp.asarray(labels, jnp.int32)
+    pool = labels.astype(np.int32)
     start = mj.federated.initial_parameters(0, MODEL, SHAPE)
     client = mj.data.ClientData(
-        inputs=inputs,
-        labels=pool,
-        indices=jnp.arange(SIZE, dtype=jnp.int32)[None],
-        sizes=jnp.asarray([SIZE], jnp.int32),
+        inputs=on_device(inputs),
+        labels=on_device(pool),
+        indices=on_device(np.arange(SIZE, dtype=np.int32)[None]),
+        sizes=on_device([SIZE], jnp.int32),
         num_classes=10,
     )
     update = mj.federated.client_updates(7, MODEL, start, client, _trainer())[0]
     view = MembershipView(
         MODEL, start + update, start, SHAPE, 10,
-        inputs[: 2 * SIZE], pool[: 2 * SIZE], inputs[2 * SIZE :], pool[2 * SIZE :],
+        *map(on_device, (inputs[: 2 * SIZE], pool[: 2 * SIZE])),
+        *map(on_device, (inputs[2 * SIZE :], pool[2 * SIZE :])),
     )  # fmt: skip
     return view, np.arange(2 * SIZE) < SIZE
 

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.attacks import ModelView, WireView, identified, model_inversion, read_models
 
 SHAPE = (8, 8, 1)
@@ -56,7 +57,7 @@ def test_misuse_of_the_views() -> None:
     with pytest.raises(mj.ConfigurationError, match="`parameters` must have the model's 650"):
         attack.run(None, _view(jnp.ones(3)))
     with pytest.raises(mj.ConfigurationError, match="`parameters` must be finite"):
-        attack.run(None, _view(jnp.full(650, jnp.inf)))
+        attack.run(None, _view(on_device(np.full(650, np.inf, np.float32))))
     quantizer = mj.quantize.stochastic(4, 1.0)
     wire: Any = WireView(np.full((1, 3), 16, np.uint32), 16, quantizer)
     with pytest.raises(mj.ConfigurationError, match=r"`uploads` must lie in \[0, 16\)"):

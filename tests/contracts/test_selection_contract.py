@@ -154,7 +154,7 @@ def test_every_factory_is_in_its_table() -> None:
 
 
 def _keys(trials: int, seed: int = 1) -> jax.Array:
-    return jax.vmap(lambda t: trial_key(as_key(seed), t))(jnp.arange(trials, dtype=jnp.uint32))
+    return jax.vmap(lambda t: trial_key(as_key(seed), t))(np.arange(trials, dtype=np.uint32))
 
 
 def _states(selector: Selector, trials: int) -> tuple[jax.Array, Any, jax.Array]:

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device, zeros
 
 
 def _clients(**changes: Any) -> mj.data.ClientData:
     """Four samples of three classes; client 1 shares sample 3 with client 0, client 2 has none."""
     content = {
-        "inputs": jnp.zeros((4, 1), jnp.float32),
+        "inputs": zeros((4, 1), np.float32),
         "labels": jnp.asarray([0, 2, 1, 2], jnp.int32),
-        "indices": jnp.asarray([[3, 0, 1], [3, 2, 0], [0, 0, 0]], jnp.int32),
+        "indices": on_device([[3, 0, 1], [3, 2, 0], [0, 0, 0]], jnp.int32),
         "sizes": jnp.asarray([3, 2, 0], jnp.int32),
         "num_classes": 3,
     }
@@ -46,7 +47,7 @@ def _clients(**changes: Any) -> mj.data.ClientData:
 )
 def test_unsound_clients_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(mj.ConfigurationError) as caught:
-        mj.data.check_client_data(_clients(**jax.tree.map(jnp.asarray, changes)))
+        mj.data.check_client_data(_clients(**jax.tree.map(on_device, changes)))
     assert message in str(caught.value)
 
 

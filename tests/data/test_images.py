@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device, zeros
 
 
 def _dataset(images: Any) -> mj.data.Dataset:
@@ -72,7 +73,7 @@ def test_given_numbers() -> None:
 @pytest.mark.parametrize("padding", [-1, 1.0, True, 1025])
 def test_bad_padding(padding: Any) -> None:
     with pytest.raises((mj.ConfigurationError, TypeError), match=r"`padding` must be|padding"):
-        mj.data.augment(jax.random.key(0), jnp.zeros((1, 2, 2, 1)), padding=padding)
+        mj.data.augment(jax.random.key(0), zeros((1, 2, 2, 1), np.float32), padding=padding)
 
 
 def test_without_padding_and_flip_nothing_changes() -> None:
@@ -103,7 +104,7 @@ def test_every_crop_is_equally_likely(padding: int, flip: bool) -> None:
     num = (2 * padding + 1) ** 2 * (1 + flip)
     assert len(outcomes) == num
     batch = 9000
-    images = jnp.broadcast_to(jnp.asarray(image), (batch, *image.shape))
+    images = on_device(np.broadcast_to(image, (batch, *image.shape)))
     out = np.asarray(mj.data.augment(jax.random.key(2), images, padding=padding, flip=flip))
     counts = np.zeros(num)
     for crop in out:
@@ -114,7 +115,7 @@ def test_every_crop_is_equally_likely(padding: int, flip: bool) -> None:
 
 
 def test_an_image_keeps_its_draw_in_another_batch() -> None:
-    images = jnp.asarray(np.random.default_rng(0).random((5, 4, 4, 3), np.float32))
+    images = on_device(np.random.default_rng(0).random((5, 4, 4, 3), np.float32))
     key = jax.random.key(3)
     whole, part = mj.data.augment(key, images), mj.data.augment(key, images[:3])
     np.testing.assert_array_equal(whole[:3], part)

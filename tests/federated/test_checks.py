@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax.federated import _checks
 from mrsa_jax.federated._checks import check_model
 
@@ -19,7 +20,7 @@ from mrsa_jax.federated._checks import check_model
 def _clients(**changes: Any) -> mj.data.ClientData:
     """Two clients with two of three samples each, of 2 x 2 pixels and two classes."""
     sound = mj.data.ClientData(
-        inputs=jnp.ones((3, 2, 2, 1), jnp.float32),
+        inputs=on_device(np.ones((3, 2, 2, 1), np.float32)),
         labels=jnp.array([0, 1, 1], jnp.int32),
         indices=jnp.array([[0, 2], [1, 2]], jnp.int32),
         sizes=jnp.array([2, 2], jnp.int32),
@@ -53,7 +54,7 @@ _INFINITE[2, 1, 1] = -np.inf
     ],
 )
 def test_bad_samples(changes: dict[str, Any], message: str) -> None:
-    made = {k: jnp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()}
+    made = {k: on_device(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()}
     with pytest.raises(mj.ConfigurationError, match=message):
         check_model(mj.federated.logistic(2), _clients(**made))
 
@@ -63,7 +64,7 @@ def test_models_that_do_not_fit() -> None:
         inspect.unwrap(check_model)("lenet", _clients())  # in the suite the annotation refuses
     with pytest.raises(mj.ConfigurationError, match="at least 12 x 12 pixels; got '2 x 2'"):
         check_model(mj.federated.lenet(2), _clients())
-    flat = _clients(inputs=jnp.ones((3, 784)))
+    flat = _clients(inputs=on_device(np.ones((3, 784), np.float32)))
     with pytest.raises(mj.ConfigurationError, match=r"takes images .* shape \(784,\)"):
         check_model(mj.federated.lenet(2), flat)
     assert check_model(mj.federated.logistic(2), flat) == 784 * 2 + 2
@@ -74,7 +75,7 @@ def test_training_checks_first() -> None:
     clients = _clients(inputs=jnp.asarray(_POISONED))
     trainer = mj.federated.local_sgd(model, 0.1, batch_size=1)
     with pytest.raises(mj.ConfigurationError, match="must be finite"):
-        mj.federated.client_updates(0, model, jnp.zeros(10), clients, trainer)
+        mj.federated.client_updates(0, model, zeros(10, np.float32), clients, trainer)
 
 
 def test_samples_are_looked_at_once_unless_they_can_change(

@@ -16,6 +16,7 @@ from jax import Array
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax.federated import conv as layers
 from mrsa_jax.federated.conv import _winograd, toom_cook
 
@@ -105,7 +106,7 @@ def test_gradients_equal_those_of_xla(case: tuple[int, ...]) -> None:
         jax.jit(jax.grad(theirs, (0, 1, 2)))(*draws),
         strict=True,
     ):
-        scale = float(jnp.abs(expected).max())
+        scale = float(np.abs(expected).max())
         np.testing.assert_allclose(mine, expected, atol=5e-5 * max(scale, 1.0))
 
 
@@ -131,7 +132,7 @@ def test_convolution_without_pool_equals_xla_forward_and_backward(case: tuple[in
         pulled.append((value, *pull_back(weights)))
     for mine, expected in zip(*pulled, strict=True):
         assert mine.shape == expected.shape
-        scale = float(jnp.abs(expected).max())
+        scale = float(np.abs(expected).max())
         np.testing.assert_allclose(mine, expected, atol=2e-5 * scale)
 
 
@@ -154,7 +155,7 @@ def test_chunks_of_a_minibatch_change_nothing(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("batch", [1, 7, 50, 100])
 def test_chunks_hold_the_minibatch_and_waste_less_than_one_sample_each(batch: int) -> None:
     tiling = _winograd._tiling((14, 14), 5, 2)
-    chunks, size = _winograd._in_chunks(batch, jnp.zeros((64, 32, 64)), tiling)
+    chunks, size = _winograd._in_chunks(batch, zeros((64, 32, 64), np.float32), tiling)
     assert batch <= chunks * size < batch + chunks
     # 64 products of 16 tiles, 32 channels and 64 features, in float32
     assert size * 4 * 64 * 16 * (32 + 64) <= _device._WORK["tiles"].cpu_bytes
@@ -184,14 +185,14 @@ def test_toom_cook_is_exact_on_integers(outputs: int, taps: int) -> None:
 
 def test_the_first_of_equal_places_takes_the_gradient() -> None:
     # A constant image: all four places of each window are equal.
-    inputs = jnp.ones((1, 4, 4, 1))
-    kernel = jnp.ones((1, 1, 1, 1))
-    gradient = jax.grad(lambda x: jnp.sum(conv_relu_pool(x, kernel, jnp.zeros(1), padding=0)))(
-        inputs
-    )
+    inputs = on_device(np.ones((1, 4, 4, 1), np.float32))
+    kernel = on_device(np.ones((1, 1, 1, 1), np.float32))
+    gradient = jax.grad(
+        lambda x: jnp.sum(conv_relu_pool(x, kernel, zeros(1, np.float32), padding=0))
+    )(inputs)
     expected = np.zeros((4, 4))
     expected[::2, ::2] = 1
-    np.testing.assert_array_equal(gradient[0, :, :, 0], expected)
+    np.testing.assert_array_equal(np.asarray(gradient)[0, :, :, 0], expected)
 
 
 def _sparse(case: tuple[int, ...], seed: int) -> tuple[np.ndarray, ...]:
@@ -325,7 +326,7 @@ def test_inactive_units_pass_no_gradient() -> None:
     inputs, kernel, _ = _draw(_CASES[5])
     gradients = jax.grad(
         lambda k, b: jnp.sum(conv_relu_pool(inputs, k, b, padding=2)), argnums=(0, 1)
-    )(kernel, jnp.full(6, -1e6))
+    )(kernel, on_device(np.full(6, -1e6, np.float32)))
     assert all(not np.asarray(gradient).any() for gradient in gradients)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.federated import programs
 
@@ -63,7 +64,7 @@ def _plain_loop(
     state = optimizer.init(parameters)
     vector = parameters
     for batch in batches:
-        gradient = _gradient_of(model)(vector, jnp.asarray(inputs[batch]), labels[batch])
+        gradient = _gradient_of(model)(vector, inputs[batch], labels[batch])
         gradient = gradient + proximal * (vector - parameters)  # of proximal/2 |w - w_global|^2
         moves, state = optimizer.update(gradient, state, vector)
         vector = optax.apply_updates(vector, moves)
@@ -75,7 +76,7 @@ def _update(
 ) -> np.ndarray:
     return np.asarray(
         trainer.update(
-            key, _start(trainer.model), jnp.asarray(inputs), jnp.asarray(labels), jnp.int32(size)
+            key, _start(trainer.model), on_device(inputs), on_device(labels), jnp.int32(size)
         )
     )
 
@@ -309,10 +310,10 @@ def _small_clients(sizes: tuple[int, ...] = _SIZES) -> mj.data.ClientData:
         row[:size] = np.arange(last - size, last)[::-1]
     # the last sample of the pool is nobody's
     return mj.data.ClientData(
-        inputs=jnp.asarray(np.concatenate([inputs, np.full((1, *_SHAPE), np.nan, np.float32)])),
-        labels=jnp.asarray(np.append(labels, -3).astype(np.int32)),
-        indices=jnp.asarray(indices),
-        sizes=jnp.asarray(sizes, jnp.int32),
+        inputs=on_device(np.concatenate([inputs, np.full((1, *_SHAPE), np.nan, np.float32)])),
+        labels=on_device(np.append(labels, -3).astype(np.int32)),
+        indices=on_device(indices),
+        sizes=on_device(sizes, jnp.int32),
         num_classes=10,
     )
 
@@ -340,7 +341,7 @@ def _cohort_of(
     width: int | None = None,
 ) -> np.ndarray:
     """Train everybody in round 2; the last slot is not present."""
-    members = jnp.asarray([*range(clients.num_clients), 0], jnp.int32)
+    members = on_device([*range(clients.num_clients), 0], jnp.int32)
     present = jnp.arange(clients.num_clients + 1, dtype=jnp.int32) < clients.num_clients
     updates, is_finite, _ = programs.cohort_updates(
         trainer, start, clients, as_key(4), jnp.int32(2), members, present, width
@@ -471,7 +472,7 @@ def test_bfloat16_is_what_the_products_run_in() -> None:
     inputs, labels = _samples(8)
     text = str(
         jax.make_jaxpr(trainer.update)(
-            as_key(0), _start(model), jnp.asarray(inputs), jnp.asarray(labels), jnp.int32(8)
+            as_key(0), _start(model), on_device(inputs), on_device(labels), jnp.int32(8)
         )
     )
     products = [line for line in text.splitlines() if "dot_general" in line]

@@ -14,6 +14,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 
 
 def _answers(model: nn.Module, flat: jax.Array, inputs: jax.Array) -> jax.Array:
@@ -146,11 +147,11 @@ def test_initial_parameters_depend_on_the_seed_only() -> None:
 
 def test_logistic_is_a_matrix_product() -> None:
     model = mj.federated.logistic(3)
-    flat = jnp.arange(4 * 3 + 3, dtype=jnp.float32)
+    flat = on_device(np.arange(4 * 3 + 3, dtype=np.float32))
     inputs = np.random.default_rng(0).normal(size=(5, 2, 2, 1)).astype(np.float32)
     bias, weights = np.arange(3), np.arange(3, 15).reshape(4, 3)  # flax sorts bias first
     np.testing.assert_allclose(
-        _answers(model, flat, jnp.asarray(inputs)),
+        _answers(model, flat, on_device(inputs)),
         inputs.reshape(5, 4) @ weights + bias,
         rtol=1e-5,
         atol=1e-5,

@@ -12,6 +12,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import hetero
+from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.hetero import aggregate, encode, segment_layout
 from mrsa_jax.secagg import (
@@ -286,7 +287,7 @@ def test_pairs_of_a_block_are_found_in_any_edge_list():
     complete = np.stack(np.triu_indices(9, 1), axis=1)
     members = (0, 2, 3, 7)
     for edges in (complete, sparse, sparse[::-1], sparse[:2], sparse[:0]):
-        seeds = Seeds(*map(jnp.asarray, (
+        seeds = Seeds(*map(on_device, (
             np.arange(9), np.zeros((9, 8)), np.zeros((len(edges), 8)), edges.reshape(-1, 2),
         )))  # fmt: skip
         here = np.ones(9, bool)

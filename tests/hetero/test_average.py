@@ -11,6 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device, hetero
+from mrsa_jax._arrays import on_device
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.hetero import _round, decode, encode, segment_average, segment_layout
 from mrsa_jax.quantize import following_range
@@ -19,7 +20,7 @@ from mrsa_jax.secagg import Aggregator, ring_average
 _layout = functools.cache(lambda: segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7))
 RANGE = (-1.0, 1.0)
 _updates = functools.cache(
-    lambda: jnp.asarray(np.random.default_rng(0).uniform(-1.1, 1.0, (6, 7)).astype(np.float32))
+    lambda: on_device(np.random.default_rng(0).uniform(-1.1, 1.0, (6, 7)).astype(np.float32))
 )
 _ids = functools.cache(lambda: jnp.asarray([3, 4, 8, 20, 21, 50]))
 
@@ -148,7 +149,7 @@ def test_losses_within_the_round():
     survivors = np.ones((5, 6), bool)
     survivors[3:, :2] = False
     arguments = (jax.random.key(0), average.init(), _updates(), _ids())
-    out, _ = average.aggregate(*arguments, jnp.asarray(survivors))
+    out, _ = average.aggregate(*arguments, on_device(survivors))
     assert int(out.status) == mj.Status.OK
     assert np.asarray(out.summed).tolist() == survivors[3].tolist()
     survivors[4, 2] = False  # three shares of each secret come back

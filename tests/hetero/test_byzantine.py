@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 
 from mrsa_jax import hetero
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax._errors import ConfigurationError
 
 WHO = np.asarray([False, True, False, True, False])
@@ -54,27 +55,27 @@ def test_misuse_is_named(build, message):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_honest_clients_and_untouched_blocks_are_left_alone(name):
-    attack, own = ATTACKS[name](), jnp.asarray(updates())
-    mine = attack.mine(jnp.arange(5))
+    attack, own = ATTACKS[name](), on_device(updates())
+    mine, first = attack.mine(on_device(range(5))), on_device(updates()[0])
     np.testing.assert_array_equal(mine, WHO)
-    codes = jnp.asarray(np.arange(20).reshape(5, 4) % 9, jnp.uint32)
+    codes = on_device(np.arange(20).reshape(5, 4) % 9, jnp.uint32)
     values = attack.corrupt_updates(_key(), own, mine)
     residues = attack.corrupt_residues(_key(), codes, jnp.uint32(9), mine)
-    average = attack.corrupt_average(_key(), own[0], jnp.bool_(True))
-    untouched = attack.corrupt_average(_key(), own[0], jnp.bool_(False))
-    np.testing.assert_array_equal(values[~WHO], own[~WHO])
-    np.testing.assert_array_equal(residues[~WHO], codes[~WHO])
-    np.testing.assert_array_equal(untouched, own[0])
+    average = attack.corrupt_average(_key(), first, jnp.bool_(True))
+    untouched = attack.corrupt_average(_key(), first, jnp.bool_(False))
+    np.testing.assert_array_equal(np.asarray(values)[~WHO], np.asarray(own)[~WHO])
+    np.testing.assert_array_equal(np.asarray(residues)[~WHO], np.asarray(codes)[~WHO])
+    np.testing.assert_array_equal(untouched, first)
     assert (values.dtype, residues.dtype, average.dtype) == (jnp.float32, jnp.uint32, jnp.float32)
     # each attack works at one place and is the identity at the others
     changed = (
         not np.array_equal(values, own),
         not np.array_equal(residues, codes),
-        not np.array_equal(average, own[0]),
+        not np.array_equal(average, first),
     )
     place = {"wrong_pads": 1, "gaussian_blocks": 2}.get(name, 0)
     assert changed == tuple(number == place for number in range(3))
-    nobody = jnp.zeros(5, bool)
+    nobody = zeros(5, bool)
     np.testing.assert_array_equal(attack.corrupt_updates(_key(), own, nobody), own)
     np.testing.assert_array_equal(
         attack.corrupt_residues(_key(), codes, jnp.uint32(9), nobody), codes
@@ -84,36 +85,37 @@ def test_honest_clients_and_untouched_blocks_are_left_alone(name):
 
 
 def test_updates_by_hand():
-    own, mine = jnp.asarray([[1.0, -2.0], [3.0, 2.0], [10.0, 4.0]]), jnp.asarray([0, 0, 1], bool)
+    own, mine = on_device([[1.0, -2.0], [3.0, 2.0], [10.0, 4.0]]), on_device([0, 0, 1], bool)
     who = np.asarray(mine)
 
     def last(attack: hetero.Byzantine) -> list[float]:
-        return attack.corrupt_updates(_key(), own, mine)[2].tolist()
+        return np.asarray(attack.corrupt_updates(_key(), own, mine))[2].tolist()
 
     assert last(hetero.sign_flip(who)) == [-10.0, -4.0]
     assert last(hetero.scaling(who, 0.0)) == [0.0, 0.0]
     # honest means are 2 and 0, deviations 1 and 2
     assert last(hetero.collusion(who, strength=1.5)) == [0.5, -3.0]
     assert last(hetero.collusion(who, "inner_product", 2.0)) == [-4.0, 0.0]
-    everybody = jnp.ones(3, bool)
+    everybody = on_device(np.ones(3, bool))
     kept = hetero.collusion(np.ones(3, bool)).corrupt_updates(_key(), own, everybody)
     np.testing.assert_array_equal(kept, own)
 
 
 def test_colluders_agree_and_slots_follow_ids():
     attack = hetero.collusion(WHO, strength=0.7)
-    members = jnp.asarray([3, 0, 1, 4])
+    members = on_device([3, 0, 1, 4])
     mine = attack.mine(members)
     assert mine.tolist() == [True, False, True, False]
-    sent = np.asarray(attack.corrupt_updates(_key(), jnp.asarray(updates()[:4]), mine))
+    sent = np.asarray(attack.corrupt_updates(_key(), on_device(updates()[:4]), mine))
     np.testing.assert_array_equal(sent[0], sent[2])
 
 
 def test_attacks_combine():
     both = dataclasses.replace(hetero.sign_flip(WHO), on_residues=hetero.UniformResidues())
-    own, mine = jnp.asarray(updates()), jnp.asarray(WHO)
-    codes = jnp.full((5, 4), 200, jnp.uint32)
-    np.testing.assert_array_equal(both.corrupt_updates(_key(), own, mine)[1], -own[1])
+    own, mine = on_device(updates()), on_device(WHO)
+    codes = on_device(np.full((5, 4), 200, np.uint32))
+    sent = np.asarray(both.corrupt_updates(_key(), own, mine))
+    np.testing.assert_array_equal(sent[1], -updates()[1])
     assert (np.asarray(both.corrupt_residues(_key(), codes, jnp.uint32(100), mine))[1] < 100).all()
 
 
@@ -127,7 +129,7 @@ def chi_square_limit(cells: int) -> float:
 def test_wrong_pads_are_uniform_residues(modulus):
     """Chi-square over 9 equal cells of the ring; false failure 1e-6 for each modulus."""
     width, cells = 18_000, 9
-    codes, mine = jnp.zeros((2, width), jnp.uint32), jnp.asarray([False, True])
+    codes, mine = zeros((2, width), np.uint32), on_device([False, True])
     attack = hetero.wrong_pads(np.asarray([False, True]))
     sent = attack.corrupt_residues(_key(), codes, jnp.uint32(modulus % 2**32), mine)
     drawn = np.asarray(sent[1], np.uint64)
@@ -143,7 +145,7 @@ def test_residues_do_not_depend_on_the_round_size():
     draws = [
         np.asarray(
             attack.corrupt_residues(
-                _key(), jnp.zeros((n, 4), jnp.uint32), jnp.uint32(1000), jnp.ones(n, bool)
+                _key(), zeros((n, 4), np.uint32), jnp.uint32(1000), on_device(np.ones(n, bool))
             )
         )
         for n in (2, 5)
@@ -156,7 +158,7 @@ def test_gaussian_blocks_have_the_papers_deviation():
     """Mean within 4.9 standard errors, variance likewise: false failure 2e-6 in all."""
     width = 40_000
     attack = hetero.gaussian_blocks(WHO, 0.1)
-    average = jnp.full(width, 7.0, jnp.float32)
+    average = on_device(np.full(width, 7.0, np.float32))
     noise = np.asarray(attack.corrupt_average(_key(), average, jnp.bool_(True)), np.float64) / 0.1
     assert abs(noise.mean()) < 4.9 / width**0.5
     assert abs((noise**2).mean() - 1) < 4.9 * (2 / width) ** 0.5
@@ -283,7 +285,9 @@ def test_the_median_of_averages_holds_below_the_tolerance_and_breaks_at_it():
                 values = [[1e6 if hit else float(n % 2)] for n, hit in enumerate(touched)]
                 pad = [[0.0]] * (5 - len(row))
                 weights = [1] * len(row) + [0] * len(pad)
-                moved[attackers == bad].append(float(rule(values + pad, weights)[0]) > 1)
+                moved[attackers == bad].append(
+                    float(np.asarray(rule(values + pad, weights))[0]) > 1
+                )
     assert not any(moved[False])
     assert any(moved[True])
 
@@ -294,7 +298,7 @@ def test_a_round_with_one_attacker_is_saved_by_the_median(name):
     the honest averages' spread; wrong pads and their model ruin the mean."""
     who = np.zeros(20, bool)
     who[6] = True
-    attack = dataclasses.replace(ATTACKS[name](), is_byzantine=jnp.asarray(who))
+    attack = dataclasses.replace(ATTACKS[name](), is_byzantine=on_device(who))
     layout = hetero.segment_layout("mc", [4] * 5, [256] * 5, 50)
     assert hetero.tolerated_byzantine(layout.matrix, weights=[4] * 5).anywhere == 1
     draws = np.random.default_rng(0).normal(size=(20, 50))

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 
 from mrsa_jax import hetero
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import ConfigurationError
 
 RULES = {
@@ -240,7 +241,7 @@ def test_no_scale_lets_a_minority_out_of_the_good_range(name, num_bad):
     """Nor do weights: their sums reach beyond float32 where each is within."""
     rule = hetero.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]()
     values, weights, is_bad = hostile_cases(num_bad)
-    found = np.asarray(jax.vmap(rule)(jnp.asarray(values), jnp.asarray(weights)))
+    found = np.asarray(jax.vmap(rule)(on_device(values), on_device(weights)))
     low, high = good_ranges(values, is_bad)
     # devices count what is below 2^-126 as 0
     assert (found >= low - 2.0**-126).all()
@@ -365,7 +366,7 @@ def test_contract(name):
     assert expected.shape == (DIM,)
     assert expected.dtype == jnp.float32
     jitted = jax.jit(lambda own, v, w: own(v, w))
-    np.testing.assert_array_equal(jitted(rule, jnp.asarray(values), jnp.asarray(weights)), expected)
+    np.testing.assert_array_equal(jitted(rule, on_device(values), on_device(weights)), expected)
     turned = np.asarray(rule(values[::-1], weights[::-1]))
     np.testing.assert_allclose(turned, expected, atol=2e-5)
     many = jax.vmap(rule)(jnp.stack([values, 2 * values]), jnp.stack([weights, weights]))

@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax.modular import chacha20_block, chacha20_columns, keystream
 
 VECTORS = json.loads(
@@ -21,7 +22,7 @@ VECTORS = json.loads(
 
 
 def words(data: bytes) -> jax.Array:
-    return jnp.asarray(np.frombuffer(data, "<u4").astype(np.uint32))
+    return on_device(np.frombuffer(data, "<u4").astype(np.uint32))
 
 
 def openssl(key: bytes, nonce: bytes, counter: int, length: int) -> bytes:
@@ -35,7 +36,7 @@ def stream_bytes(stream: jax.Array) -> bytes:
 
 @pytest.mark.parametrize("num_words", [-1, 2**36 + 1])
 def test_rejects_lengths_that_no_counter_covers(num_words):
-    key, nonce = jnp.zeros(8, jnp.uint32), jnp.zeros(3, jnp.uint32)
+    key, nonce = zeros(8, np.uint32), zeros(3, np.uint32)
     with pytest.raises(mj.ConfigurationError, match=r"`num_words` must lie in .* got -?\d+"):
         keystream(key, nonce, num_words)
 
@@ -94,10 +95,10 @@ def test_long_keystream_equals_openssl_across_chunks(form, num_words):
 
 @EVERY_FORM
 def test_no_words_and_no_blocks(form):
-    key, nonce = jnp.zeros((8, 0), jnp.uint32), jnp.zeros((3, 0), jnp.uint32)
+    key, nonce = zeros((8, 0), np.uint32), zeros((3, 0), np.uint32)
     with mj.use_form(form):
-        assert chacha20_columns(key, jnp.zeros(0, jnp.uint32), nonce).shape == (16, 0)
-        assert keystream(jnp.zeros(8, jnp.uint32), jnp.zeros(3, jnp.uint32), 0).shape == (0,)
+        assert chacha20_columns(key, zeros(0, np.uint32), nonce).shape == (16, 0)
+        assert keystream(zeros(8, np.uint32), zeros(3, np.uint32), 0).shape == (0,)
 
 
 @EVERY_FORM

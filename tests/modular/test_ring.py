@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax._residues import words_per_residue
 from mrsa_jax.modular import (
     add,
@@ -38,13 +39,13 @@ def test_add_subtract_and_sum(modulus):
     )
     right = np.array(extremes * len(extremes) + list(rng.integers(0, modulus, 50)), np.uint32)
     pairs = [(int(a), int(b)) for a, b in zip(left, right, strict=True)]
-    assert add(jnp.asarray(left), jnp.asarray(right), modulus).tolist() == [
+    assert add(on_device(left), on_device(right), modulus).tolist() == [
         (a + b) % modulus for a, b in pairs
     ]
     assert subtract(jnp.asarray(left), jnp.asarray(right), modulus).tolist() == [
         (a - b) % modulus for a, b in pairs
     ]
-    rows = jnp.asarray(np.stack([left, right, left]))
+    rows = on_device(np.stack([left, right, left]))
     assert ring_sum_over(rows, modulus).tolist() == [(2 * a + b) % modulus for a, b in pairs]
     assert ring_sum_over(rows.T, modulus, axis=-1).tolist() == ring_sum_over(rows, modulus).tolist()
 
@@ -66,7 +67,7 @@ def test_reduction_of_64_bits(modulus):
     edges += [modulus * k + e for k in (1, 2**20, 2**64 // modulus - 1) for e in (-1, 0, 1)]
     numbers = [n for n in edges if 0 <= n < 2**64]
     numbers += [int(n) for n in rng.integers(0, 2**64, 400, dtype=np.uint64)]
-    high = jnp.asarray([n >> 32 for n in numbers], jnp.uint32)
+    high = on_device([n >> 32 for n in numbers], jnp.uint32)
     low = jnp.asarray([n & 0xFFFFFFFF for n in numbers], jnp.uint32)
     expected = [n % modulus for n in numbers]
     assert reduce_words(high, low, modulus).tolist() == expected

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax.modular import (
     LIMBS,
     SHAMIR_PRIME,
@@ -28,10 +29,10 @@ def polynomial_at(secret, coefficients, x, prime):
 
 
 def test_rejects_fields_and_choices_that_do_not_fit():
-    row = jnp.ones((1, 2), jnp.uint32)
+    row = on_device(np.ones((1, 2), np.uint32))
     with pytest.raises(mj.ConfigurationError, match="`prime` must"):
-        share_secrets(row, jnp.ones((1, 1, 2), jnp.uint32), row, prime=2**31)
-    shares = jnp.ones((1, 2, 2), jnp.uint32)
+        share_secrets(row, on_device(np.ones((1, 1, 2), np.uint32)), row, prime=2**31)
+    shares = on_device(np.ones((1, 2, 2), np.uint32))
     with pytest.raises(mj.ConfigurationError, match="`used` must be bool; got"):
         recover_secrets(shares, row, np.ones((1, 2), np.int32))
     with pytest.raises(mj.ConfigurationError, match="`used` must match `points`"):
@@ -40,9 +41,9 @@ def test_rejects_fields_and_choices_that_do_not_fit():
 
 def test_the_widely_printed_example():
     """S = 1234, a = (166, 94), p = 1613; any three of the six shares give 1234 back."""
-    points = jnp.arange(1, 7, dtype=jnp.uint32)[None]
-    secret = jnp.asarray([[1234]], jnp.uint32)
-    coefficients = jnp.asarray([[[166], [94]]], jnp.uint32)
+    points = on_device(np.arange(1, 7, dtype=np.uint32)[None])
+    secret = on_device([[1234]], jnp.uint32)
+    coefficients = on_device([[[166], [94]]], jnp.uint32)
     shares = share_secrets(secret, coefficients, points, prime=1613)
     assert shares[0, 0].tolist() == [1494, 329, 965, 176, 1188, 775]
     for three in itertools.combinations(range(6), 3):
@@ -54,11 +55,11 @@ def test_limbs_hold_256_bits():
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**32, (50, 8), dtype=np.uint32)
     words[0], words[1] = 0, 2**32 - 1
-    limbs = np.asarray(limbs_of(jnp.asarray(words)))
+    limbs = np.asarray(limbs_of(on_device(words)))
     for row, cut in zip(words, limbs, strict=True):
         value = int.from_bytes(row.astype("<u4").tobytes(), "little")
         assert sum(int(limb) << 30 * k for k, limb in enumerate(cut)) == value
-    assert np.array_equal(words_of_limbs(jnp.asarray(limbs)), words)
+    assert np.array_equal(words_of_limbs(on_device(limbs)), words)
 
 
 @hypothesis.settings(max_examples=20)
@@ -91,11 +92,11 @@ def test_fewer_shares_than_the_threshold_fit_every_secret():
     prime = 7
     coefficients = np.asarray(list(itertools.product(range(prime), repeat=2)), np.uint32)
     count = len(coefficients)
-    points = jnp.asarray(np.tile([[2, 5]], (count, 1)).astype(np.uint32))
+    points = on_device(np.tile([[2, 5]], (count, 1)).astype(np.uint32))
     seen = {}
     for secret in range(prime):
-        secrets = jnp.full((count, 1), secret, jnp.uint32)
-        shares = share_secrets(secrets, jnp.asarray(coefficients[:, :, None]), points, prime=prime)
+        secrets = on_device(np.full((count, 1), secret, np.uint32))
+        shares = share_secrets(secrets, on_device(coefficients[:, :, None]), points, prime=prime)
         for pair in np.asarray(shares)[:, 0].tolist():
             seen.setdefault(tuple(pair), []).append(secret)
     assert len(seen) == prime**2
@@ -103,8 +104,8 @@ def test_fewer_shares_than_the_threshold_fit_every_secret():
 
 
 def test_a_threshold_of_one_and_nothing_used():
-    secret, points = jnp.asarray([[5, 6]], jnp.uint32), jnp.asarray([[1, 9]], jnp.uint32)
-    shares = share_secrets(secret, jnp.zeros((1, 0, 2), jnp.uint32), points)
+    secret, points = on_device([[5, 6]], jnp.uint32), on_device([[1, 9]], jnp.uint32)
+    shares = share_secrets(secret, zeros((1, 0, 2), np.uint32), points)
     assert shares.tolist() == [[[5, 5], [6, 6]]]
     assert recover_secrets(shares, points, np.asarray([[False, True]])).tolist() == [[5, 6]]
     assert recover_secrets(shares, points, np.asarray([[False, False]])).tolist() == [[0, 0]]

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_papers import ITEMS, check_targets, remake
 from mrsa_papers.harness import Context
 
@@ -59,7 +60,7 @@ def test_figures_and_tables_of_two_names_are_one_item() -> None:
 @functools.cache
 def _line() -> tuple[np.ndarray, Wire]:
     models = np.random.default_rng(0).normal(0, 0.5, (N, DIM)).astype(np.float32)
-    return models, wire(jax.random.key(3), jnp.asarray(models), (CHANCE,), round_index=7)
+    return models, wire(jax.random.key(3), on_device(models), (CHANCE,), round_index=7)
 
 
 def test_models_without_pads_are_read_to_a_level() -> None:

@@ -16,6 +16,7 @@ from weak_families import FAMILIES, FANO
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax._arrays import on_device
 from mrsa_jax._prime import PRIMES
 from mrsa_jax.privacy import (
     _exposure,
@@ -316,10 +317,10 @@ def test_a_row_of_a_batch_is_that_history_alone(monkeypatch, noise):
 def test_array_library_and_x64_change_nothing(noise):
     history = simulated()[0]
     plain = hidden_among(history, noise=noise)
-    assert np.array_equal(hidden_among(jnp.asarray(history), noise=noise), plain)
+    assert np.array_equal(hidden_among(on_device(history), noise=noise), plain)
     assert np.array_equal(hidden_among(history.tolist(), noise=noise), plain)
     with jax.enable_x64(True):
-        wide = hidden_among(jnp.asarray(history, jnp.int64), noise=noise)
+        wide = hidden_among(on_device(history, jnp.int64), noise=noise)
     assert np.array_equal(wide, plain)
     assert hidden_among(history, noise=np.float32(0.5)).dtype == np.float64
 

@@ -114,7 +114,7 @@ def test_rows_of_a_batch_equal_single_histories_and_types_do_not_matter():
 def test_never_rises_and_keeps_blocks():
     rng = np.random.default_rng(2)
     history = np.repeat(rng.random((40, 8)) < 0.3, 3, axis=1)
-    trajectory = strong_privacy_trajectory(history)
+    trajectory = np.asarray(strong_privacy_trajectory(history))
     known = trajectory[trajectory > 0]
     assert bool((known[1:] <= known[:-1]).all())
     assert int(trajectory[-1]) == 3

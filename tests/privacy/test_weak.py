@@ -13,6 +13,7 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.privacy import strong_privacy, weak_privacy
 from mrsa_jax.privacy._weak import weak_steps
 
@@ -78,7 +79,7 @@ def test_worked_cases(history, expected, support):
 
 
 def test_the_result_holds_plain_python_values():
-    found = weak_privacy(jnp.asarray([[1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], bool))
+    found = weak_privacy(on_device([[1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], bool))
     assert dataclasses.is_dataclass(found)
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.lower = 3

@@ -3,12 +3,12 @@
 import dataclasses
 import re
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.protocol import (
     AdvertiseKeys,
     AuthenticationError,
@@ -541,7 +541,7 @@ def test_multi_block_inputs_are_padded_as_the_array_code_does():
     edges = np.stack(np.triu_indices(N, 1), axis=1)
     own = np.stack([np.frombuffer(client.self_seed, "<u4") for client in clients])
     pairs = np.stack([np.frombuffer(clients[i].pair_seed(int(j)), "<u4") for i, j in edges])
-    seeds = Seeds(*map(jnp.asarray, (np.arange(N), own, pairs, edges)))
+    seeds = Seeds(*map(on_device, (np.arange(N), own, pairs, edges)))
     padded = np.asarray(pad_inputs(seeds, values, plan, 3))
     for i in range(N):
         assert (sent[i] == padded[i, : 3 + 3 * (i % 2 == 0)]).all()

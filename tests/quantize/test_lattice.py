@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import zeros
 from mrsa_jax.quantize import lattice
 from mrsa_jax.quantize._norms import norm
 from mrsa_jax.quantize._rotation import hadamard, rotate, rotate_back, sign_words
@@ -207,4 +208,4 @@ def test_rejects_impossible_lattices(change, message) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         lattice(**({"step": 0.1, "clip_norm": 1.0, "dim": 5} | change))
     with pytest.raises(mj.ConfigurationError, match="`values` must have a last axis of 5"):
-        lattice(0.1, 1.0, 5).encode(jax.random.key(0), jnp.zeros(6))
+        lattice(0.1, 1.0, 5).encode(jax.random.key(0), zeros(6, np.float32))

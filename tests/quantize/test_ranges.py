@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
+from mrsa_jax._arrays import on_device
 from mrsa_jax.quantize import ClipRule, following_range, stochastic
 
 
@@ -46,11 +47,11 @@ def test_the_range_follows_what_was_learnt(statistic) -> None:
         update = rng.normal(size=11).astype(np.float32)
         wide = update.astype(np.float64)
         level = np.abs(wide).max() if statistic == "max" else np.sqrt((wide**2).mean())
-        after = rule.advance(width, jnp.asarray(update), jnp.asarray(learnt))
+        after = rule.advance(width, on_device(update), on_device(learnt))
         wanted = max(3.0 * level, 0.25) if learnt else float(width)
         np.testing.assert_allclose(float(after), wanted, rtol=1e-6)
         width = after
-    still = rule.advance(width, jnp.full(11, jnp.nan, jnp.float32), jnp.asarray(True))
+    still = rule.advance(width, on_device(np.full(11, np.nan, np.float32)), on_device(True))
     assert float(still) == float(width)
     assert float(rule.advance(width, jnp.zeros(11), jnp.asarray(True))) == 0.25
 

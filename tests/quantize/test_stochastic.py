@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax.quantize import check_fits, required_modulus_bits, ring_size, stochastic
 
 
@@ -54,14 +55,14 @@ def test_bits_of_a_sum(levels, count, bits):
 
 def test_levels_are_kept_and_the_rest_is_clipped():
     quantizer = stochastic(5, value_range=(-1.0, 3.0))
-    values = jnp.asarray([-1.0, 0.0, 1.0, 2.0, 3.0, -7.0, 99.0, jnp.inf, -jnp.inf, jnp.nan])
+    values = on_device([-1.0, 0.0, 1.0, 2.0, 3.0, -7.0, 99.0, jnp.inf, -jnp.inf, jnp.nan])
     for seed in range(5):
         codes = quantizer.encode(jax.random.key(seed), values)
         assert codes.dtype == jnp.uint32
         assert codes.tolist() == [0, 1, 2, 3, 4, 0, 4, 4, 0, 0]
     assert quantizer.decode(codes[:5], 1).tolist() == values[:5].tolist()
     assert float(quantizer.clipped_fraction(values)) == pytest.approx(0.5)
-    rows = jnp.stack([values, values[::-1] / 8, jnp.zeros(10)])  # each update has its own
+    rows = jnp.stack([values, values[::-1] / 8, zeros(10, np.float32)])  # each update has its own
     assert quantizer.clipped_fraction(rows).tolist() == pytest.approx([0.5, 0.4, 0.0])
 
 
@@ -102,7 +103,7 @@ def test_sums_decode_to_the_sum_of_their_values(levels, count, value_range):
     quantizer = stochastic(levels, value_range=value_range)
     top = count * (levels - 1)
     sums = sorted({0, 1, top // 3, top // 2, top // 2 + 1, top - 1, top})
-    decoded = np.asarray(quantizer.decode(jnp.asarray(sums, jnp.uint32), count), np.float64)
+    decoded = np.asarray(quantizer.decode(on_device(sums, jnp.uint32), count), np.float64)
     lower, upper = map(Fraction, value_range)
     step = (upper - lower) / (levels - 1)
     for code, value in zip(sums, decoded, strict=True):
@@ -114,7 +115,7 @@ def test_sums_decode_to_the_sum_of_their_values(levels, count, value_range):
 
 def test_the_middle_of_a_symmetric_range_decodes_to_zero_exactly():
     quantizer = stochastic(2**16 + 1, 0.3)
-    assert float(quantizer.decode(jnp.asarray([12 * 2**15], jnp.uint32), 12)[0]) == 0.0
+    assert float(quantizer.decode(on_device([12 * 2**15], jnp.uint32), 12)[0]) == 0.0
     assert quantizer.decode(jnp.zeros(3, jnp.uint32), 0).tolist() == [0.0, 0.0, 0.0]
 
 

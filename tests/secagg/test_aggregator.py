@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.quantize import stochastic
 from mrsa_jax.secagg import key_material, ring_average
 
@@ -72,7 +73,11 @@ def test_a_sum_of_fewer_than_two_is_withheld():
     state = average.init()
     for present in ([False] * 3, [False, True, False]):
         out, state = average.aggregate(
-            jax.random.key(0), state, jnp.ones((3, 8)), jnp.arange(3), jnp.asarray(present)
+            jax.random.key(0),
+            state,
+            on_device(np.ones((3, 8), np.float32)),
+            on_device(np.arange(3, dtype=np.int32)),
+            on_device(present),
         )
         assert int(out.status) == mj.Status.TOO_FEW_SURVIVORS
         assert not out.update.any()
@@ -82,11 +87,11 @@ def test_a_sum_of_fewer_than_two_is_withheld():
 
 def test_absent_updates_are_not_read():
     average = ring_average(stochastic(256, 1.0), 3, 8)
-    updates = jnp.asarray([[0.5] * 8, [np.nan] * 8, [-0.5] * 8])
+    updates = on_device([[0.5] * 8, [np.nan] * 8, [-0.5] * 8])
     present = jnp.asarray([True, False, True])
     out, _ = average.aggregate(jax.random.key(0), average.init(), updates, jnp.arange(3), present)
     again, _ = average.aggregate(
-        jax.random.key(0), average.init(), updates.at[1].set(0.9), jnp.asarray([0, 77, 2]), present
+        jax.random.key(0), average.init(), updates.at[1].set(0.9), on_device([0, 77, 2]), present
     )
     assert np.array_equal(out.update, again.update)
     assert float(out.clipped_fraction) == 0.0

@@ -13,6 +13,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import availability, graphs, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax.quantize import following_range, stochastic
 from mrsa_jax.secagg import graph_rule, ring_average
 
@@ -44,7 +45,7 @@ def run(average, updates, survivors, weights=None, key=0, members=None, **more):
     out, _ = average.aggregate(
         jax.random.key(key),
         average.init(),
-        jnp.asarray(updates, jnp.float32),
+        on_device(updates, jnp.float32),
         members,
         jnp.asarray(survivors, bool),
         weights,
@@ -190,8 +191,8 @@ def test_rounds_are_what_plain_sets_say(policy, threshold) -> None:
         _all_rounds(
             rule,
             jax.random.split(jax.random.key(0), 200),
-            jnp.asarray(survivors),
-            jnp.asarray(members, jnp.int32),
+            on_device(survivors),
+            on_device(members, jnp.int32),
         )
     )
     seen = set()
@@ -352,7 +353,7 @@ def test_the_clip_range_follows_what_was_learnt_only() -> None:
         out, state = average.aggregate(
             jax.random.key(r),
             state,
-            jnp.asarray(updates),
+            on_device(updates),
             jnp.arange(n),
             jnp.asarray(here, bool),
             np.asarray([4, 1, 2]),

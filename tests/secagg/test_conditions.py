@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, graphs, secagg
+from mrsa_jax._arrays import on_device
 from mrsa_jax.secagg import (
     check_round,
     informative,
@@ -117,7 +118,7 @@ def test_leading_axes_must_fit() -> None:
 
 def test_checked_rounds_are_numpy_arrays_of_their_own() -> None:
     thresholds = np.asarray([1, 2, 3], np.int64)
-    graph, alive, limits = check_round(jnp.asarray(PATH), EVERYBODY.tolist(), thresholds)
+    graph, alive, limits = check_round(on_device(PATH), EVERYBODY.tolist(), thresholds)
     assert isinstance(graph, np.ndarray)
     assert (graph == PATH).all()
     assert (alive == EVERYBODY).all()

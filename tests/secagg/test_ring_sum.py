@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax._arrays import on_device
 from mrsa_jax.secagg import (
     Block,
     Seeds,
@@ -70,7 +71,7 @@ def inputs_for(plan, seed=0, n=5, d=37):
             row = rng.integers(0, block.modulus, block.stop - block.start)
             row[:2] = [block.modulus - 1, 0]
             values[member, block.start : block.stop] = row
-    return jnp.asarray(values)
+    return on_device(values)
 
 
 def words_of(seed, label, block, round_index, count):
@@ -157,7 +158,7 @@ def test_compiled_loops_number_the_blocks_of_a_plans_later_part(monkeypatch):
     monkeypatch.setattr(masking, "_start_tiles", started)
     edges = np.stack(np.triu_indices(5, 1), axis=1).astype(np.int32)
     words = (np.zeros((count, 8), np.uint32) for count in (5, len(edges)))
-    seeds = Seeds(*map(jnp.asarray, (np.arange(5, dtype=np.int32), *words, edges)))
+    seeds = Seeds(*map(on_device, (np.arange(5, dtype=np.int32), *words, edges)))
     with mj.use_form("loops"):
         padded_and_sum(seeds, inputs_for(TWO), TWO, 6, first_block=3)
     assert numbers == [[3, 3], [4, 4]]  # pair pads and self pads of each block
@@ -323,7 +324,7 @@ def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkey
 def test_plain_sums_of_many_blocks_are_few_programs():
     """Blocks of one kind of ring and about one size go through one loop, not a step each."""
     layout = mj.hetero.segment_layout("sc", [3] * 8, [2 + g for g in range(8)], 400)
-    inputs, here = jnp.zeros((24, 400), jnp.uint32), jnp.ones(24, bool)
+    inputs, here = on_device(np.zeros((24, 400), np.uint32)), on_device(np.ones(24, bool))
     program = jax.make_jaxpr(lambda rows, who: masking.plain_sums(rows, who, layout.plan).totals)
     text = str(program(inputs, here))
     assert len(layout.plan) > 30
@@ -397,7 +398,7 @@ def test_pair_pads_cancel_and_self_pads_remain_in_what_is_sent(name, engine):
 def test_no_keystream_block_is_used_twice():
     """Rounds, blocks of the plan, pairs and self pads all draw from streams of their own."""
     plan = segment_plan([Block((0, 1, 2), 0, 64, 2**32), Block((0, 1, 2), 64, 128, 2**32)], 3, 128)
-    zeros = jnp.zeros((3, 128), jnp.uint32)
+    zeros = on_device(np.zeros((3, 128), np.uint32))
     pair_seeds, self_seeds, seen = [], [], []
     for round_index in range(4):
         seeds = derive_seeds(key_material(5), np.asarray([5, 2, 8]), round_index)
@@ -426,7 +427,7 @@ def test_no_keystream_block_is_used_twice():
 def test_equal_seeds_still_give_different_pair_and_self_streams():
     seeds = derive_seeds(key_material(6), np.arange(2), 0)
     same = dataclasses.replace(seeds, self_seed=jnp.tile(seeds.pair_seed, (2, 1)))
-    zeros, plan = jnp.zeros((2, 32), jnp.uint32), complete_plan(2, 32, 2**32)
+    zeros, plan = on_device(np.zeros((2, 32), np.uint32)), complete_plan(2, 32, 2**32)
     sent = np.asarray(pad_inputs(same, zeros, plan, 0))
     assert sent[0].all()
     assert sent[1].any()  # with one stream for both, slot 1 would send self - pair = 0
@@ -437,7 +438,7 @@ def test_padded_inputs_look_uniform():
     # freedom; P(> 99.7) < 1e-7 for each of 4 clients
     plan = complete_plan(4, 20_000, 37)
     seeds = derive_seeds(key_material(7), np.arange(4), 0)
-    sent = np.asarray(pad_inputs(seeds, jnp.full((4, 20_000), 5, jnp.uint32), plan, 0))
+    sent = np.asarray(pad_inputs(seeds, on_device(np.full((4, 20_000), 5, np.uint32)), plan, 0))
     for row in sent:
         counts = np.bincount(row, minlength=37)
         assert len(counts) == 37
@@ -454,7 +455,7 @@ def test_padded_inputs_look_uniform():
 def test_ring_sums_of_any_size(participants, dim, modulus, seed):
     rng = np.random.default_rng(seed)
     plan = complete_plan(participants, dim, modulus)
-    inputs = jnp.asarray(rng.integers(0, modulus, (participants, dim)).astype(np.uint32))
+    inputs = on_device(rng.integers(0, modulus, (participants, dim)).astype(np.uint32))
     ids = rng.choice(10**6, participants, replace=False)
     seeds = derive_seeds(key_material(seed), ids, seed % 1000)
     present = [True] * participants

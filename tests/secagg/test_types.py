@@ -4,12 +4,12 @@ import hashlib
 import struct
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
+from mrsa_jax._arrays import on_device
 from mrsa_jax.secagg import (
     Block,
     complete_plan,
@@ -127,5 +127,5 @@ def test_seeds_do_not_depend_on_slots_or_on_the_others():
     later = derive_seeds(material, np.asarray([4, 1, 6]), 4)
     assert np.array_equal(later.pair_seed, seeds.pair_seed)
     assert not bool((later.self_seed == seeds.self_seed).any())
-    traced = jax.jit(derive_seeds)(material, jnp.asarray([4, 1, 6]), 3)
+    traced = jax.jit(derive_seeds)(material, on_device([4, 1, 6]), 3)
     assert np.array_equal(traced.self_seed, seeds.self_seed)

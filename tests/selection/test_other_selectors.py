@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError, selection
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax._streams import Stream, as_key, client_words, round_key, trial_key
 from mrsa_jax.availability import Independent, independent
 from mrsa_jax.selection import (
@@ -192,7 +193,7 @@ def test_long_runs_do_not_underflow() -> None:
     state = scheme.init()
     select = jax.jit(scheme.select)
     for _ in range(6):
-        _, state = select(as_key(0), state, jnp.ones(2, bool))
+        _, state = select(as_key(0), state, on_device(np.ones(2, bool)))
     assert np.allclose(state.losses, 1e-30, rtol=1e-3)
 
 
@@ -268,9 +269,9 @@ def test_poisson_with_one_chance_is_bernoulli() -> None:
 def test_poisson_frequencies_and_independence() -> None:
     chances = np.array([0.0, 0.05, 0.3, 0.5, 0.9, 1.0])
     scheme, draws = poisson(6, chances), 40_000
-    keys = jax.vmap(lambda t: trial_key(as_key(6), t))(jnp.arange(draws, dtype=jnp.uint32))
-    state = SelectorState(jnp.zeros((6, draws), jnp.int32))
-    cohort, _ = jax.jit(scheme.select)(keys, state, jnp.ones((6, draws), bool))
+    keys = jax.vmap(lambda t: trial_key(as_key(6), t))(np.arange(draws, dtype=np.uint32))
+    state = SelectorState(zeros((6, draws), np.int32))
+    cohort, _ = jax.jit(scheme.select)(keys, state, on_device(np.ones((6, draws), bool)))
     cohort = np.asarray(cohort)
     low, high = stats.binom.ppf(1e-7, draws, chances), stats.binom.isf(1e-7, draws, chances)
     assert ((low <= cohort.sum(1)) & (cohort.sum(1) <= high)).all()

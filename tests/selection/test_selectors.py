@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError, availability, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, as_key, client_words, round_key, trial_key
 from mrsa_jax.selection import (
     SelectorState,
@@ -204,10 +205,10 @@ _select = jax.jit(lambda selector, *arguments: selector.select(*arguments))
 def _row_counts(selector, counts, available, family, draws=6000):  # type: ignore[no-untyped-def]
     """Return how often each row of the family was chosen, over fresh keys."""
     keys = jax.vmap(lambda t: trial_key(as_key(77), t))(jnp.arange(draws, dtype=jnp.uint32))
-    spread = SelectorState(jnp.broadcast_to(jnp.asarray(counts, jnp.int32)[:, None], (8, draws)))
-    online = jnp.broadcast_to(jnp.asarray(available, bool)[:, None], (8, draws))
+    spread = SelectorState(on_device(np.broadcast_to(np.int32(counts)[:, None], (8, draws))))
+    online = on_device(np.broadcast_to(np.asarray(available, bool)[:, None], (8, draws)))
     cohort, state = _select(selector, keys, spread, online)
-    assert (np.asarray(state.counts - spread.counts) == np.asarray(cohort)).all()
+    assert (np.asarray(state.counts) - np.asarray(spread.counts) == np.asarray(cohort)).all()
     code = np.asarray(cohort).T @ (1 << np.arange(8))
     known = family @ (1 << np.arange(8))
     assert np.isin(code, known).all()
@@ -281,7 +282,7 @@ def test_skip_rule(available: list[int], works: bool) -> None:
     state = SelectorState(jnp.arange(8, dtype=jnp.int32) // 2)
     cohort, after = _select(selector, as_key(0), state, jnp.asarray(available, bool))
     assert int(cohort.sum()) == (4 if works else 0)
-    assert (np.asarray(after.counts - state.counts) == np.asarray(cohort)).all()
+    assert (np.asarray(after.counts) - np.asarray(state.counts) == np.asarray(cohort)).all()
 
 
 @pytest.mark.parametrize(
@@ -289,10 +290,10 @@ def test_skip_rule(available: list[int], works: bool) -> None:
 )
 def test_exactly_enough_and_one_too_few(make: Callable, sizes: tuple[int, ...]) -> None:
     selector = make(*sizes)
-    everybody, _ = _select(selector, as_key(1), selector.init(), jnp.ones(4, bool))
-    assert bool(everybody.all())
-    nobody, _ = _select(selector, as_key(1), selector.init(), jnp.asarray([True] * 3 + [False]))
-    assert not bool(nobody.any())
+    everybody, _ = _select(selector, as_key(1), selector.init(), on_device(np.ones(4, bool)))
+    assert np.asarray(everybody).all()
+    nobody, _ = _select(selector, as_key(1), selector.init(), on_device([True] * 3 + [False]))
+    assert not np.asarray(nobody).any()
 
 
 def test_one_client() -> None:

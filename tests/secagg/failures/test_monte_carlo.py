@@ -13,6 +13,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax._arrays import on_device
 from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.secagg.failures import _judging, _planting, _verdicts
@@ -65,7 +66,7 @@ def drawn_rounds(seed, trials, graph, steps):
         adjacency = graph.sample(round_key(own, 0, Stream.ASSIGNMENT))
         return adjacency, steps.sample(round_key(own, 0, Stream.STEPS), everybody)
 
-    drawn = jax.jit(jax.vmap(one))(jnp.arange(trials, dtype=jnp.uint32))
+    drawn = jax.jit(jax.vmap(one))(on_device(np.arange(trials, dtype=np.uint32)))
     return tuple(np.asarray(array) for array in drawn)
 
 
