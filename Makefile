@@ -76,7 +76,7 @@ LOWEST_UV := VIRTUAL_ENV=$(abspath $(LOWEST)) $(BIN)/uv pip install --quiet
 test-lowest: $(VENV)/.made
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(LOWEST_UV) --resolution lowest-direct -e '.[dask,tensorboard]' -e ./papers
-	$(LOWEST_UV) beartype google-crc32c hypothesis ipykernel mpmath nbmake psutil pytest pytest-xdist
+	$(LOWEST_UV) beartype google-crc32c hypothesis mpmath psutil pytest pytest-xdist
 	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(LOWEST_TESTS)
 

@@ -1,7 +1,8 @@
-"""Notebooks as they are stored: run in order, with their output, ready for a machine without us."""
+"""Notebooks run, and are stored as run in order, ready for a machine without us."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import pathlib
@@ -10,6 +11,9 @@ import subprocess
 import sys
 from typing import Any
 
+import jax
+import jaxtyping
+import matplotlib.pyplot as plt
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -64,3 +68,23 @@ def test_the_first_cell_installs_where_the_package_is_missing(
     monkeypatch.setenv("MRSA_JAX_SOURCE", "some.whl")
     exec(first, {})
     assert called == [[sys.executable, "-m", "pip", "install", "--quiet", "some.whl"]]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_runs_at_a_small_size(
+    path: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, whose imports and programs all share; at full size each has a kernel."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    # a user's settings, not the suite's strict ones
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        for cell in _cells(path):
+            statements = ast.Interactive(ast.parse("".join(cell["source"])).body)
+            exec(compile(statements, f"{path.name}[{cell['execution_count']}]", "single"), names)
+    plt.close("all")
+    assert capsys.readouterr().out.endswith("claim holds\n")

@@ -31,7 +31,7 @@ LEAST_KILLED = {"test": 0.9, "long": 0.95}
 LIMIT_SECONDS = 600.0
 _HEAVY = (
     "jax", "flax.linen", "optax", "numba", "scipy.stats", "pandas", "xarray", "zarr", "flint",
-    "beartype", "hypothesis", "nbmake.pytest_items", "cryptography.hazmat.primitives.asymmetric",
+    "beartype", "hypothesis", "cryptography.hazmat.primitives.asymmetric",
 )  # fmt: skip
 _OPTIONS = (
     "-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning",
