@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -67,14 +68,16 @@ _CASES = [  # height, width, channels, features, side, padding
 ]
 
 
+def _normal(seed: int, shape: tuple[int, ...]) -> Array:
+    """Draw on the host: a generator of JAX's is a program for each shape."""
+    return jax.device_put(np.float32(np.random.default_rng(seed).normal(size=shape)))
+
+
 def _draw(case: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:
     height, width, channels, features, side, _ = case
-    keys = jax.random.split(jax.random.key(seed), 3)
-    return (
-        jax.random.normal(keys[0], (3, height, width, channels)),
-        jax.random.normal(keys[1], (side, side, channels, features)),
-        jax.random.normal(keys[2], (features,)),
-    )
+    shapes = ((3, height, width, channels), (side, side, channels, features), (features,))
+    inputs, kernel, bias = (_normal(3 * seed + k, shape) for k, shape in enumerate(shapes))
+    return inputs, kernel, bias
 
 
 @pytest.mark.parametrize("case", _CASES)
@@ -92,8 +95,8 @@ def test_forward_equals_the_definition(case: tuple[int, ...]) -> None:
 def test_gradients_equal_those_of_xla(case: tuple[int, ...]) -> None:
     draws = _draw(case, seed=1)
     padding = case[-1]
-    shape = conv_relu_pool(*draws, padding=padding).shape
-    weights = jax.random.normal(jax.random.key(9), shape)
+    shape = jax.eval_shape(lambda *own: conv_relu_pool(*own, padding=padding), *draws).shape
+    weights = _normal(99, shape)
 
     def ours(*args: Array) -> Array:
         return jnp.sum(conv_relu_pool(*args, padding=padding) * weights)
@@ -112,7 +115,7 @@ def test_gradients_equal_those_of_xla(case: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("case", [*_CASES[:5], (6, 7, 3, 4, 3, 1), (5, 5, 2, 3, 5, 0)])
 def test_convolution_without_pool_equals_xla_forward_and_backward(case: tuple[int, ...]) -> None:
-    inputs, kernel, bias = _draw(case, seed=2)
+    draws = _draw(case, seed=2)
     padding = case[-1]
 
     def theirs(inputs: Array, kernel: Array, bias: Array) -> Array:
@@ -125,12 +128,14 @@ def test_convolution_without_pool_equals_xla_forward_and_backward(case: tuple[in
     def ours(*args: Array) -> Array:
         return layers.conv(*args, padding=padding)
 
-    pulled = []
-    for function in (ours, theirs):
-        value, pull_back = jax.vjp(jax.jit(function), inputs, kernel, bias)
-        weights = jax.random.normal(jax.random.key(5), value.shape)
-        pulled.append((value, *pull_back(weights)))
-    for mine, expected in zip(*pulled, strict=True):
+    weights = _normal(99, jax.eval_shape(theirs, *draws).shape)
+
+    def pulled(function: Callable[..., Array], *args: Array) -> tuple[Array, ...]:
+        value, pull_back = jax.vjp(function, *args)
+        return value, *pull_back(weights)
+
+    both = (jax.jit(functools.partial(pulled, own))(*draws) for own in (ours, theirs))
+    for mine, expected in zip(*both, strict=True):
         assert mine.shape == expected.shape
         scale = float(np.abs(expected).max())
         np.testing.assert_allclose(mine, expected, atol=2e-5 * scale)
