@@ -22,7 +22,7 @@ def spend(seconds):
 
 @pytest.fixture(scope="module")
 def prepared():
-    spend(4)
+    spend(2)
 
 def test_cheap():
     spend(0.01)
@@ -32,12 +32,12 @@ def test_with_a_dear_fixture(prepared):
 
 def test_with_a_dear_child():
     import subprocess, sys
-    code = "import time\\nwhile time.process_time() < 4: pass"
+    code = "import time\\nwhile time.process_time() < 2: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 @pytest.mark.parametrize("case", range(2))
 def test_listed(case):
-    spend(3)
+    spend(2)
 
 def test_compiles_a_loop():
     from mrsa_jax._compiled import compiled
@@ -69,8 +69,10 @@ def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     rules = (ROOT / "conftest.py").read_text()
-    assert rules.count("_FAILS = 8") == 1
-    (tmp_path / "conftest.py").write_text(rules.replace("_FAILS = 8", "_FAILS = 1"))
+    for usual, own in (("_FAILS = 8", "_FAILS = 1"), ('"a test": 1.0', '"a test": 0.5')):
+        assert rules.count(usual) == 1
+        rules = rules.replace(usual, own)
+    (tmp_path / "conftest.py").write_text(rules)
     (tmp_path / "tests" / "long.txt").write_text("tests/test_dear.py::test_listed\n")
     (tmp_path / "tests" / "test_dear.py").write_text(DEAR)
     done = subprocess.run(
