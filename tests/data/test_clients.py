@@ -94,6 +94,8 @@ def test_rates_of_the_paper_are_linear_in_the_label() -> None:
 def test_a_changed_pool_is_seen() -> None:
     clients = mj.data.iid(0, mj.data.load("digits"), 3)
     mj.data.check_client_data(clients)
-    broken = dataclasses.replace(clients, labels=clients.labels.at[7].set(10))
+    labels = np.array(clients.labels)
+    labels[7] = 10
+    broken = dataclasses.replace(clients, labels=on_device(labels))
     with pytest.raises(mj.ConfigurationError, match=r"first at index 7\); got 10"):
         mj.data.check_client_data(broken)

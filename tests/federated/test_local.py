@@ -71,14 +71,14 @@ def _plain_loop(
     return np.asarray(vector - parameters)
 
 
+_jitted = jax.jit(lambda trainer, *given: trainer.update(*given))
+_shuffled = jax.jit(programs.shuffled, static_argnums=(1, 3, 4))
+
+
 def _update(
     trainer: mj.federated.LocalSGD, key: jax.Array, inputs: object, labels: object, size: int
 ) -> np.ndarray:
-    return np.asarray(
-        trainer.update(
-            key, _start(trainer.model), on_device(inputs), on_device(labels), jnp.int32(size)
-        )
-    )
+    return np.asarray(_jitted(trainer, key, _start(trainer.model), inputs, labels, np.int32(size)))
 
 
 @pytest.mark.parametrize("learning_rate", [0.0, -0.1, float("nan"), float("inf")])
@@ -211,7 +211,7 @@ def test_minibatches_equal_optax_over_the_same_order(
     inputs, labels = _samples(40)
     key = as_key(2)
     trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=10, num_epochs=2, momentum=momentum)
-    order = np.asarray(programs.shuffled(key, 40, jnp.int32(size), 10, 2))
+    order = np.asarray(_shuffled(key, 40, np.int32(size), 10, 2))
     batches = [
         order[epoch, start : min(start + 10, size)]
         for epoch in range(2)
@@ -226,11 +226,11 @@ def test_minibatches_equal_optax_over_the_same_order(
 
 
 def test_each_epoch_shuffles_the_own_samples_anew() -> None:
-    order = np.asarray(programs.shuffled(as_key(0), 20, jnp.int32(17), 8, 3))
+    order = np.asarray(_shuffled(as_key(0), 20, np.int32(17), 8, 3))
     assert order.shape == (3, 24)
     np.testing.assert_array_equal(np.sort(order[:, :17], axis=1), [np.arange(17)] * 3)
     assert len({tuple(row[:17]) for row in order}) == 3
-    wider = np.asarray(programs.shuffled(as_key(0), 50, jnp.int32(17), 8, 3))
+    wider = np.asarray(_shuffled(as_key(0), 50, np.int32(17), 8, 3))
     np.testing.assert_array_equal(order[:, :17], wider[:, :17])
 
 
@@ -383,7 +383,7 @@ def test_penalties_by_hand() -> None:
 
     def after(steps: int, **options: float) -> np.ndarray:
         trainer = mj.federated.local_sgd(model, 0.5, batch_size=1, num_epochs=steps, **options)
-        return np.asarray(trainer.update(as_key(0), start, inputs, labels, jnp.int32(1)))
+        return np.asarray(_jitted(trainer, as_key(0), start, inputs, labels, np.int32(1)))
 
     np.testing.assert_allclose(after(1, weight_decay=0.5), -0.25 * start, rtol=1e-6)
     # w <- w - .25 w - .5 (w - w0), twice: .75 w0, then .75 (.75 w0) + .125 w0

@@ -17,6 +17,7 @@ import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _answers(model: nn.Module, flat: jax.Array, inputs: jax.Array) -> jax.Array:
     return model.apply(mj.federated.unflatten(model, inputs.shape[1:], flat), inputs)
 

@@ -53,13 +53,20 @@ def test_misuse_is_named(build, message):
         build()
 
 
+_corrupted = jax.jit(lambda attack, *given: attack.corrupt_updates(*given))
+
+
+def _sent(attack, updates, mine):
+    return _corrupted(attack, _key(), updates, mine)
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_honest_clients_and_untouched_blocks_are_left_alone(name):
     attack, own = ATTACKS[name](), on_device(updates())
     mine, first = attack.mine(on_device(range(5))), on_device(updates()[0])
     np.testing.assert_array_equal(mine, WHO)
     codes = on_device(np.arange(20).reshape(5, 4) % 9, jnp.uint32)
-    values = attack.corrupt_updates(_key(), own, mine)
+    values = _sent(attack, own, mine)
     residues = attack.corrupt_residues(_key(), codes, jnp.uint32(9), mine)
     average = attack.corrupt_average(_key(), first, jnp.bool_(True))
     untouched = attack.corrupt_average(_key(), first, jnp.bool_(False))
@@ -76,12 +83,12 @@ def test_honest_clients_and_untouched_blocks_are_left_alone(name):
     place = {"wrong_pads": 1, "gaussian_blocks": 2}.get(name, 0)
     assert changed == tuple(number == place for number in range(3))
     nobody = zeros(5, bool)
-    np.testing.assert_array_equal(attack.corrupt_updates(_key(), own, nobody), own)
+    np.testing.assert_array_equal(_sent(attack, own, nobody), own)
     np.testing.assert_array_equal(
         attack.corrupt_residues(_key(), codes, jnp.uint32(9), nobody), codes
     )
-    jitted = jax.jit(lambda a, k, u, m: a.corrupt_updates(k, u, m))
-    np.testing.assert_allclose(jitted(attack, _key(), own, mine), values, rtol=1e-6)
+    eager = attack.corrupt_updates(_key(), own, mine)
+    np.testing.assert_allclose(values, eager, rtol=1e-6)
 
 
 def test_updates_by_hand():
@@ -89,7 +96,7 @@ def test_updates_by_hand():
     who = np.asarray(mine)
 
     def last(attack: hetero.Byzantine) -> list[float]:
-        return np.asarray(attack.corrupt_updates(_key(), own, mine))[2].tolist()
+        return np.asarray(_sent(attack, own, mine))[2].tolist()
 
     assert last(hetero.sign_flip(who)) == [-10.0, -4.0]
     assert last(hetero.scaling(who, 0.0)) == [0.0, 0.0]
@@ -97,7 +104,7 @@ def test_updates_by_hand():
     assert last(hetero.collusion(who, strength=1.5)) == [0.5, -3.0]
     assert last(hetero.collusion(who, "inner_product", 2.0)) == [-4.0, 0.0]
     everybody = on_device(np.ones(3, bool))
-    kept = hetero.collusion(np.ones(3, bool)).corrupt_updates(_key(), own, everybody)
+    kept = _sent(hetero.collusion(np.ones(3, bool)), own, everybody)
     np.testing.assert_array_equal(kept, own)
 
 
@@ -106,7 +113,7 @@ def test_colluders_agree_and_slots_follow_ids():
     members = on_device([3, 0, 1, 4])
     mine = attack.mine(members)
     assert mine.tolist() == [True, False, True, False]
-    sent = np.asarray(attack.corrupt_updates(_key(), on_device(updates()[:4]), mine))
+    sent = np.asarray(_sent(attack, on_device(updates()[:4]), mine))
     np.testing.assert_array_equal(sent[0], sent[2])
 
 
@@ -114,7 +121,7 @@ def test_attacks_combine():
     both = dataclasses.replace(hetero.sign_flip(WHO), on_residues=hetero.UniformResidues())
     own, mine = on_device(updates()), on_device(WHO)
     codes = on_device(np.full((5, 4), 200, np.uint32))
-    sent = np.asarray(both.corrupt_updates(_key(), own, mine))
+    sent = np.asarray(_sent(both, own, mine))
     np.testing.assert_array_equal(sent[1], -updates()[1])
     assert (np.asarray(both.corrupt_residues(_key(), codes, jnp.uint32(100), mine))[1] < 100).all()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._arrays import on_device
 from mrsa_jax.quantize import check_fits, required_modulus_bits, ring_size, stochastic
 
 
@@ -55,14 +55,15 @@ def test_bits_of_a_sum(levels, count, bits):
 
 def test_levels_are_kept_and_the_rest_is_clipped():
     quantizer = stochastic(5, value_range=(-1.0, 3.0))
-    values = on_device([-1.0, 0.0, 1.0, 2.0, 3.0, -7.0, 99.0, jnp.inf, -jnp.inf, jnp.nan])
+    given = np.float32([-1.0, 0.0, 1.0, 2.0, 3.0, -7.0, 99.0, np.inf, -np.inf, np.nan])
+    values = on_device(given)
     for seed in range(5):
         codes = quantizer.encode(jax.random.key(seed), values)
         assert codes.dtype == jnp.uint32
         assert codes.tolist() == [0, 1, 2, 3, 4, 0, 4, 4, 0, 0]
-    assert quantizer.decode(codes[:5], 1).tolist() == values[:5].tolist()
+    assert np.asarray(quantizer.decode(codes, 1))[:5].tolist() == given[:5].tolist()
     assert float(quantizer.clipped_fraction(values)) == pytest.approx(0.5)
-    rows = jnp.stack([values, values[::-1] / 8, zeros(10, np.float32)])  # each update has its own
+    rows = on_device([given, given[::-1] / 8, np.zeros(10, np.float32)])  # each update has its own
     assert quantizer.clipped_fraction(rows).tolist() == pytest.approx([0.5, 0.4, 0.0])
 
 
@@ -137,7 +138,9 @@ def test_numbers_are_leaves_and_compile_once():
     assert len(calls) == 1
     stacked = jax.tree.map(lambda *x: jnp.stack(x), stochastic(3, 1.0), stochastic(5, 2.0))
     codes = jax.vmap(lambda q: q.encode(jax.random.key(0), values))(stacked)
-    assert np.array_equal(codes[1], stochastic(5, 2.0).encode(jax.random.key(0), values))
+    assert np.array_equal(
+        np.asarray(codes)[1], stochastic(5, 2.0).encode(jax.random.key(0), values)
+    )
 
 
 def test_x64_changes_nothing():
