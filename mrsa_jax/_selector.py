@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
-from mrsa_jax._own_rows import check_pytree
+from mrsa_jax._plugins import check_pytree
 
 
 class SelectorState(NamedTuple):

@@ -253,14 +253,14 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from mrsa_jax import _elimination
 from mrsa_jax.privacy import weak_privacy
-from mrsa_jax.privacy.solver import _girth, _lifting, _listing, _words
+from mrsa_jax.privacy.solver import _girth, _lifting, _words
 
 for rounds, clients, size in [(10, 20, 5), (20, 40, 10)]:
     rng, P = np.random.default_rng(0), np.zeros((rounds, clients), bool)
     for row in P:
         row[rng.choice(clients, size, replace=False)] = True
     print(weak_privacy(P).lower_method)
-for module in (_elimination, _girth, _lifting, _listing, _words):
+for module in (_elimination, _girth, _lifting, _words, _words):
     for name, loop in vars(module).items():
         if isinstance(loop, Dispatcher):
             print(name, len(loop.signatures), len(loop.part.signatures))

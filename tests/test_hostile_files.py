@@ -22,8 +22,7 @@ import pytest
 from mrsa_jax import ConfigurationError, MrsaError
 from mrsa_jax._untrusted import cell, printable, read_bytes
 from mrsa_jax.cli import main
-from mrsa_jax.data._cifar import CifarFormat, read_cifar
-from mrsa_jax.data._idx import read_idx
+from mrsa_jax.data._formats import CifarFormat, read_cifar, read_idx
 from mrsa_jax.privacy import Recipe, read_log
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, load_config
 from mrsa_jax.study._run_folder import read_part as read_results

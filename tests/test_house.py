@@ -25,7 +25,7 @@ NAMES = {
     "federated": 26, "graphs": 15, "hetero": 52, "live": 5, "modular": 20, "plotting": 29,
     "privacy": 28, "protocol": 22, "quantize": 22, "secagg": 59, "selection": 38, "study": 44,
 }  # fmt: skip
-FILES = 550
+FILES = 478
 DEPENDENCIES = 18
 # modules of the package that a command loads
 LOADED = {

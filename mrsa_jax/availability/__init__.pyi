@@ -1,15 +1,14 @@
-from ._cyclic import cyclic as cyclic, diurnal as diurnal
-from ._independent import (
+from ._given import cyclic as cyclic, diurnal as diurnal, replay as replay
+from ._random import (
     Independent as Independent,
     assign_rates as assign_rates,
     independent as independent,
+    markov as markov,
 )
-from ._markov import markov as markov
 from ._registry import register as register
-from ._replay import replay as replay
 from ._steps import (
+    Availability as Availability,
     IndependentSteps as IndependentSteps,
     StepDropout as StepDropout,
     independent_steps as independent_steps,
 )
-from ._types import Availability as Availability

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._own_rows import check_pytree, made, own_row
+from mrsa_jax._plugins import check_pytree, made, own_row
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from mrsa_jax.availability._types import Availability
+    from mrsa_jax.availability._steps import Availability
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,13 +112,13 @@ def _recorded(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...] | None
 
 
 def _independent(each: Any, rates: Sequence[float], places: Any) -> Any:
-    from mrsa_jax.availability._independent import independent
+    from mrsa_jax.availability._random import independent
 
     return independent(each), each
 
 
 def _markov(each: Any, rates: Sequence[float], places: Any, rounds: float) -> Any:
-    from mrsa_jax.availability._markov import markov
+    from mrsa_jax.availability._random import markov
 
     return markov(each, rounds), each
 
@@ -126,13 +126,13 @@ def _markov(each: Any, rates: Sequence[float], places: Any, rounds: float) -> An
 def _cyclic(each: Any, rates: Sequence[float], places: Any) -> Any:
     import numpy as np
 
-    from mrsa_jax.availability._cyclic import cyclic
+    from mrsa_jax.availability._given import cyclic
 
     return cyclic(list(rates), places(len(rates))), np.full_like(each, np.mean(rates))
 
 
 def _diurnal(each: Any, rates: Sequence[float], places: Any, amplitude: float, period: int) -> Any:
-    from mrsa_jax.availability._cyclic import diurnal
+    from mrsa_jax.availability._given import diurnal
 
     return diurnal(rates[0], amplitude, period, places(period)), each
 
@@ -140,7 +140,7 @@ def _diurnal(each: Any, rates: Sequence[float], places: Any, amplitude: float, p
 def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, mode: str) -> Any:
     import numpy as np
 
-    from mrsa_jax.availability._replay import replay
+    from mrsa_jax.availability._given import replay
 
     try:
         trace = np.load(path, allow_pickle=False)
@@ -186,7 +186,7 @@ def register(
                   given=("each client's dropout rate",), taken=BUILT_IN)  # fmt: skip
 
     def build(each: Any, rates: Sequence[float], places: Any, *parameters: Any) -> Any:
-        from mrsa_jax.availability._types import Availability
+        from mrsa_jax.availability._steps import Availability
 
         model = made(factory, "an availability model", each, *parameters)
         rule = "must make a model, with `for_clients`, `init` and `sample`"

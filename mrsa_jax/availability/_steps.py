@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,35 @@ from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values, one_program
+
+# ---- The contract that every availability model keeps.
+
+
+@runtime_checkable
+class Availability(Protocol):
+    """Who is online: a pytree whose numbers are leaves.
+
+    `state` is what the next round needs (None for a model without memory). `sample` is written
+    for one trial; a model whose class has `takes_trials = True` also takes keys [B] (its state's
+    last axis, if any, being the trials) and returns [N, B]. Other models are mapped by `jax.vmap`.
+    One whose rounds and clients are independent, with the same chances in every round, has these
+    as `dropout_rates`.
+    """
+
+    def for_clients(self, num_clients: int) -> Availability:
+        """Return the model for `num_clients` clients; a single number serves them all."""
+        ...
+
+    def init(self, key: Key[Array, ""]) -> Any:
+        """Return the state before the first round."""
+        ...
+
+    def sample(self, key: Key[Array, ""], state: Any) -> tuple[Bool[Array, " clients"], Any]:
+        """Return who is online in a round, bool[N], and the next state."""
+        ...
+
+
+# ---- Who survives the steps of one round of a secure-aggregation protocol.
 
 _STEPS = 4
 

@@ -24,7 +24,7 @@ from mrsa_jax._errors import (
     nearest,
     require,
 )
-from mrsa_jax._papers import from_papers
+from mrsa_jax._extras import from_papers
 from mrsa_jax._plugins import load_plugins
 from mrsa_jax.cli._advise import run_advise
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack

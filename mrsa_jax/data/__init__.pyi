@@ -6,11 +6,13 @@ from ._clients import (
     label_dropout_rates as label_dropout_rates,
 )
 from ._dataset import Dataset as Dataset
-from ._dirichlet import (
+from ._images import augment as augment, normalise as normalise
+from ._partition import (
     dirichlet_by_class as dirichlet_by_class,
     dirichlet_by_client as dirichlet_by_client,
+    iid as iid,
+    shards as shards,
+    shards_with_shared as shards_with_shared,
 )
-from ._images import augment as augment, normalise as normalise
-from ._partition import iid as iid, shards as shards, shards_with_shared as shards_with_shared
 from ._prepare import plan_preparation as plan_preparation, prepare as prepare
 from ._sources import SOURCES as SOURCES, load as load

@@ -20,9 +20,8 @@ from mrsa_jax._errors import DataNotFoundError, MrsaError, nearest, require
 from mrsa_jax._packaged import packaged_file
 from mrsa_jax._streams import Stream, as_key, host_generator
 from mrsa_jax.data._cache import Arrays, cached
-from mrsa_jax.data._cifar import find_cifar, read_cifar
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data._idx import idx_files, read_idx_directory
+from mrsa_jax.data._formats import find_cifar, idx_files, read_cifar, read_idx_directory
 from mrsa_jax.data._olivetti import olivetti_file, read_olivetti
 from mrsa_jax.data._tfds import prepared_folder, read_tfds
 

@@ -10,8 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax import privacy
-from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._html import telling, told
+from mrsa_jax._statistics import binomial_interval
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import Fairness, from_lines, rollout_metrics

@@ -19,17 +19,15 @@ from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._composed import RingLosses
-from mrsa_jax.dp._drawn import Drawn
 from mrsa_jax.dp._histories import (
     Histories,
     Progress,
     checked_histories,
     worst_mu,
 )
-from mrsa_jax.dp._mixtures import Between, Known, Sampled
-from mrsa_jax.dp._one_by_one import Losses
+from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
-from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._spending import Losses, check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
 
 Adversary = Literal["server", "models"]

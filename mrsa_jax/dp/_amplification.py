@@ -24,7 +24,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._html import brief, number, telling
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._account import account
-from mrsa_jax.dp._one_by_one import privacy_loss_distribution
+from mrsa_jax.dp._spending import privacy_loss_distribution
 
 _CELLS = 100  # of a release, in a standard deviation of the noise
 _REACH = 9.0  # standard deviations beyond the means; what is further out is left to both sides

@@ -13,11 +13,9 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import telling, told
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.dp._blocks import BlockMechanism
-from mrsa_jax.dp._composed import Composed
+from mrsa_jax.dp._composed import BlockMechanism, Composed
 from mrsa_jax.dp._mechanism import RingMechanism
-from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
-from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._spending import Correlated, Independent, Law, check_strategy, of_clients
 from mrsa_jax.dp._survivors import Sums
 
 

@@ -17,8 +17,8 @@ from mrsa_jax._errors import require
 from mrsa_jax._extras import needed
 from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.dp._divergence import LEAST_SIGMA, renyi_bound
 from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaussian, skellam
+from mrsa_jax.dp._laws import LEAST_SIGMA, renyi_bound
 from mrsa_jax.quantize import LatticeQuantizer, check_wraps, lattice, wrap_probability
 
 ORDERS: tuple[float, ...] = (

@@ -25,19 +25,210 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Key
+from jaxtyping import Array, Float32, Key, UInt32
 
 from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer, check_known, check_size
 from mrsa_jax._device import at_once, chosen_form, in_context, in_order, platform
 from mrsa_jax._errors import require
 from mrsa_jax._selector import Selector
-from mrsa_jax._streams import as_key, block_words, fold
+from mrsa_jax._streams import as_key, block_words, fold, fold_over, key_words
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability
-from mrsa_jax.dp._coin_losses import SAMPLES, Rests, by_arrays, by_loops
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
-from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._spending import check_strategy
+
+# ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b rounds.
+#
+# With rests of b - 1 rounds and bands of C no wider than b, participations do not overlap, and
+# the mean over them is a sum over who was asked last, round by round: f_(j+1) = (1 - q) f_j + q
+# e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in which the client is rested in round j,
+# and l_i = <w, C_i> - |C_i|^2 / 2 of a participation in round i.
+#
+# In a block of b rounds a client joins at most once, so that one word says in which: its wait,
+# from the round on in which it is rested, is geometric. What a block's rounds add to f comes from
+# the block before, so a block is a few operations on arrays `[b, samples]` and b additions. After
+# it all is divided by the sum, whose logarithms add up to the loss. Participations are told only
+# when the last release that shows them is drawn, band - 1 rounds later: so much are the two
+# shifted.
+#
+# Source: `_privacy_losses`.
+
+SAMPLES = 2048
+"""Of a chunk, which draws by a key of its own, whatever the device."""
+_PART = 8  # chunks that a thread takes at once
+_NEVER = -1e30  # logarithm of 0, in sums that stay finite
+_FARTHEST = 6.7  # normal numbers: sqrt(2 log(2^32)) at most
+_RANGE = 70.0  # see `Rests.needs_logarithms`
+
+
+@dataclasses.dataclass(frozen=True)
+class Rests:
+    """What a client does, by blocks of b rounds, in units of the noise.
+
+    Attributes:
+        tables: float32 `[blocks, b, 2 band + 3]`: for a release what each of the last band
+            participations adds to it; for the participation that it is the last to show its
+            weights on the last band releases, the oldest first, half of their squares, the chance
+            to join and the one not to.
+        chances: uint32 `[b]`: to have joined after 1, 2, ... rounds of rest, in units of 2^-31.
+        needs_logarithms: Whether float32 might lose what matters if sums were not kept as
+            logarithms.
+    """
+
+    tables: Float32[np.ndarray, "blocks b columns"]
+    chances: UInt32[np.ndarray, " b"]
+    needs_logarithms: bool
+
+    @staticmethod
+    def of(rounds: int, rest: int, coin: float, noise: float, strategy: np.ndarray | None) -> Rests:
+        """Return the tables of a strategy, of one band of ones without any."""
+        bands = _bands(rounds, strategy) / noise
+        band = bands.shape[1]
+        b = min(rest, rounds + band - 1)  # longer rests change nothing
+        blocks = -(-(rounds + band - 1) // b)
+        tables = np.zeros((blocks * b, 2 * band + 3))
+        told = slice(band - 1, band - 1 + rounds)
+        for k in range(band):
+            tables[k : k + rounds, k] = bands[:, k]
+        tables[told, band : 2 * band] = bands
+        tables[told, -3] = 0.5 * np.square(bands).sum(axis=1)
+        tables[:, -1] = 1.0
+        tables[told, -2:] = coin, 1.0 - coin
+        logarithm = np.log1p(-coin) if coin < 1 else -np.inf
+        chances = np.rint(-np.expm1(np.arange(1, b + 1) * logarithm) * 2.0**31)
+        return Rests(
+            tables.astype(np.float32).reshape(blocks, b, -1),
+            chances.astype(np.uint32),
+            _needs_logarithms(bands, rounds, b, -logarithm),
+        )
+
+
+def _bands(rounds: int, strategy: np.ndarray | None) -> np.ndarray:
+    """Return the columns of a strategy from their diagonal on, `[rounds, band]`."""
+    if strategy is None:
+        return np.ones((rounds, 1))
+    rows, columns = np.nonzero(strategy)
+    band = int((rows - columns).max()) + 1
+    padded = np.concatenate([strategy, np.zeros((band, rounds))])
+    index = np.arange(rounds)
+    return np.stack([padded[index + k, index] for k in range(band)], axis=1)
+
+
+def _needs_logarithms(bands: np.ndarray, rounds: int, b: int, staying: float) -> bool:
+    """Return whether a part too small for float32 could come to matter.
+
+    A part below e^-87 of the sum is lost. Whoever is in the rest of the sum is rested within b
+    rounds and may then wait, by (1 - q)^b, until the lost one would be, too; in these 2 b rounds
+    the lost one joins at most twice, and no |l| is above the bound here. So of J b parts nothing
+    grows beyond e^-17 of the sum where 2 max|l| - 2 b log(1 - q) + log(J b) is below 70.
+    """
+    most = np.square(bands).sum(axis=1).max() + _FARTHEST * np.abs(bands).sum(axis=1).max()
+    return not 2 * most + 2 * b * staying + np.log(rounds * b) < _RANGE
+
+
+def by_loops(
+    rests: Rests, key: Key[Array, ""], chunks: int, with_it: bool
+) -> Float32[np.ndarray, " samples"]:
+    """Draw losses by compiled loops, parts of the chunks on each core."""
+    from mrsa_jax.dp._loss_loops import draw_losses  # compiles
+
+    keys = np.asarray(_chunk_words(key, np.arange(chunks, dtype=np.uint32)))
+    losses = np.empty((chunks, SAMPLES), np.float32)
+
+    def part(start: int) -> None:
+        own = slice(start, start + _PART)
+        draw_losses(keys[own], rests.tables, rests.chances, SAMPLES, with_it, losses[own])
+
+    for _ in in_order([functools.partial(part, at) for at in range(0, chunks, _PART)]):
+        pass
+    return losses.ravel() if with_it else -losses.ravel()
+
+
+@jax.jit
+def _chunk_words(key: Array, chunks: Array) -> Array:
+    return jnp.stack(key_words(fold_over(key, chunks)), axis=-1)
+
+
+@functools.partial(jax.jit, static_argnames="with_it")
+def by_arrays(
+    tables: Array, chances: Array, key: Key[Array, ""], chunks: Array, *, with_it: bool
+) -> Float32[Array, "chunks samples"]:
+    """Draw losses as an array program, all sums kept as logarithms, chunks side by side.
+
+    Args:
+        tables: `Rests.tables`.
+        chances: `Rests.chances`.
+        key: One key.
+        chunks: uint32, their numbers.
+        with_it: Whether the client takes part.
+    """
+    each = jax.vmap(lambda chunk: _log_likelihoods(tables, chances, fold(key, chunk), with_it))
+    return each(chunks) if with_it else -each(chunks)
+
+
+def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -> Array:
+    """Return those of one chunk: a scan over blocks."""
+    b, band = tables.shape[1], (tables.shape[2] - 3) // 2
+    numbers = jnp.arange(b, dtype=jnp.int32)[:, None]
+
+    def pass_round(rested: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
+        ending, gain, join, stay = row
+        now = jnp.logaddexp(rested, ending)
+        return stay + now, join + now + gain
+
+    def pass_block(carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
+        rested, ending, rows, last, total = carry
+        number, own = block
+        own_key = fold(key, number)
+        released = _normals(own_key, b)
+        if with_it:
+            is_in = last < b
+            before = jnp.where(is_in, last - b, b)
+            last = jnp.where(is_in, last, 0) + _waits(own_key, chances)
+            for k in range(band):
+                hit = (last[None] == numbers - k) | (before[None] == numbers - k)
+                released = released + jnp.where(hit, own[:, k, None], 0.0)
+        rows = jnp.concatenate([rows[b:], released])
+        gains = sum(own[:, band + k, None] * rows[k : k + b] for k in range(band))
+        joins, stays = (jnp.maximum(jnp.log(own[:, at]), _NEVER) for at in (-2, -1))
+        rounds = (ending, gains - own[:, -3, None], joins, stays)
+        rested, ending = lax.scan(pass_round, rested, rounds, unroll=min(b, 8))
+        rested = jnp.logaddexp(rested, ending[0])
+        ending = ending.at[0].set(_NEVER)
+        both = jax.nn.logsumexp(jnp.concatenate([rested[None], ending]), axis=0)
+        return (rested - both, ending - both[None], rows, last, total + both), None
+
+    nothing = jnp.zeros(SAMPLES, jnp.float32)
+    start = (
+        nothing,
+        jnp.full((b, SAMPLES), _NEVER, jnp.float32),
+        jnp.zeros((b + band - 1, SAMPLES), jnp.float32),
+        jnp.full(SAMPLES, 2 * b, jnp.int32),
+        nothing,
+    )
+    blocks = jnp.arange(len(tables), dtype=jnp.uint32)
+    return lax.scan(pass_block, start, (blocks, tables))[0][4]
+
+
+def _normals(key: Array, b: int) -> Array:
+    """Return standard normal numbers `[b, samples]`, up to 6.7, two from the words of each pair."""
+    first, second = block_words(key, (-(-b // 2), SAMPLES))
+    uniform = ((first >> jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
+    radius = jnp.sqrt(-2.0 * jnp.log(uniform))
+    turn = lax.bitcast_convert_type(second, jnp.int32).astype(jnp.float32)
+    angle = turn * jnp.float32(2 * np.pi / 2.0**32)
+    pairs = jnp.stack([radius * jnp.cos(angle), radius * jnp.sin(angle)], axis=1)
+    return pairs.reshape(-1, SAMPLES)[:b]
+
+
+def _waits(key: Array, chances: Array) -> Array:
+    """Return int32 `[samples]`: rested rounds before one joins, b for those who do not in b."""
+    tosses = block_words(key, (SAMPLES,), block=1)[0] >> jnp.uint32(1)
+    return jnp.sum(tosses[None] >= chances[:, None], axis=0, dtype=jnp.int32)
+
+
+# ---- Privacy losses of one client's rounds, drawn: who does not see who takes part.
 
 
 @needs_values

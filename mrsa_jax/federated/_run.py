@@ -29,12 +29,12 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._drift import Drift, Sketch
 from mrsa_jax.federated._history import (
+    Log,
     checked_order,
     checked_rounds,
     checked_weights,
     slots,
 )
-from mrsa_jax.federated._log import Log
 from mrsa_jax.federated._models import initial_parameters, layers_of
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import batched, evaluation

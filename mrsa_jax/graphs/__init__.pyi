@@ -3,8 +3,8 @@ from ._connectivity import (
     degrees as degrees,
     is_connected as is_connected,
 )
-from ._harary import harary as harary
 from ._lists import (
+    GraphModel as GraphModel,
     check_adjacency as check_adjacency,
     edges as edges,
     neighbour_lists as neighbour_lists,
@@ -15,7 +15,6 @@ from ._random import (
     complete as complete,
     erdos_renyi as erdos_renyi,
 )
-from ._random_regular import random_regular as random_regular
 from ._registry import register as register
+from ._regular import harary as harary, random_regular as random_regular
 from ._secagg_plus import secagg_plus_parameters as secagg_plus_parameters
-from ._types import GraphModel as GraphModel

@@ -20,7 +20,7 @@ from mrsa_jax._checks import check_number
 from mrsa_jax._html import brief
 from mrsa_jax._streams import pair_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.graphs._types import check_num_clients
+from mrsa_jax.graphs._lists import check_num_clients
 
 
 @jax.tree_util.register_dataclass

@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._own_rows import check_pytree, made, own_row
+from mrsa_jax._plugins import check_pytree, made, own_row
 
 if TYPE_CHECKING:
-    from mrsa_jax.graphs._types import GraphModel
+    from mrsa_jax.graphs._lists import GraphModel
 
 _SECAGG = ("bonawitz2017practical", "shamir1979share")
 
@@ -145,7 +145,7 @@ def register(
                   taken=BUILT_IN)  # fmt: skip
 
     def build(num_clients: int, *parameters: Any) -> Any:
-        from mrsa_jax.graphs._types import GraphModel
+        from mrsa_jax.graphs._lists import GraphModel
 
         model = made(factory, "a graph", num_clients, *parameters)
         is_graph = isinstance(model, GraphModel)
@@ -182,7 +182,7 @@ ROWS: dict[str, Row] = {
         papers=("choi2020communication", *_SECAGG),
     ),
     "harary": Row(
-        _of("_harary", "harary"),
+        _of("_regular", "harary"),
         lambda degree: f"{degree}-regular Harary graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),
@@ -190,7 +190,7 @@ ROWS: dict[str, Row] = {
         papers=("bell2020secure", "harary1962maximum", *_SECAGG),
     ),
     "random_regular": Row(
-        _of("_random_regular", "random_regular"),
+        _of("_regular", "random_regular"),
         lambda degree: f"random {degree}-regular graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),

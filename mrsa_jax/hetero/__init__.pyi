@@ -1,4 +1,3 @@
-from ._advice import advise_num_groups as advise_num_groups
 from ._aggregate import aggregate as aggregate
 from ._average import segment_average as segment_average
 from ._byzantine import (
@@ -18,8 +17,8 @@ from ._cohorts import (
     fixed_groups as fixed_groups,
     ranked_groups as ranked_groups,
 )
-from ._communication import communication_times as communication_times
-from ._costs import (
+from ._communication import (
+    communication_times as communication_times,
     expansion_factor as expansion_factor,
     loss_probability as loss_probability,
     segment_costs as segment_costs,
@@ -38,6 +37,7 @@ from ._leakage import (
     segment_participation as segment_participation,
 )
 from ._privacy import (
+    advise_num_groups as advise_num_groups,
     claimed_privacy_level as claimed_privacy_level,
     privacy_level as privacy_level,
     privacy_report as privacy_report,

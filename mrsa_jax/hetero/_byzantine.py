@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_finite
 from mrsa_jax._errors import nearest, require
-from mrsa_jax._products import multiply_wide
+from mrsa_jax._residues import multiply_wide
 from mrsa_jax._streams import random_words
 from mrsa_jax._tracing import needs_values, one_program
 

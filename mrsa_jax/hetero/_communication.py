@@ -8,19 +8,288 @@ each coordinate on the wire against ceil(log2 K) plain bits.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._chance import check_chances
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief, telling
+from mrsa_jax._residues import words_per_residue
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.hetero._costs import segment_costs
 from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol import MaskedInput
+from mrsa_jax.quantize import ring_size
+from mrsa_jax.secagg import admitted
+
+# ---- What a round of HeteroSAg costs users and server, and how likely losses spoil it.
+#
+# HeteroSAg, Section VI-A (bandwidth expansion, computation, communication) and VI-B (Theorem 4,
+# dropouts). Symbols: K -> `num_levels`, |S| -> `num_summed`, n-bar -> `subgroup_size`, p ->
+# `dropout_rate`, Z -> `num_subgroups`, N -> slots of a layout, m -> its `dim`.
+
+
+def expansion_factor(
+    num_levels: int | np.integer, num_summed: int | np.integer, *, rounded: bool = True
+) -> float:
+    """Return by how much secure sums lengthen quantized updates.
+
+    log2(|S| (K - 1) + 1) / log2 K bits for each coordinate on the wire against plain bits, keys
+    and shares apart.
+
+    Args:
+        num_levels: K, at least 2.
+        num_summed: |S|, clients that sum together, at least 1; 2 n-bar bounds the schemes'.
+        rounded: Count whole bits on the wire (ceil of the numerator), as the paper's numbers do;
+            its formula does not.
+
+    Returns:
+        The factor, at least 1.
+
+    Raises:
+        ConfigurationError: If a number is out of range.
+
+    Examples:
+        >>> [expansion_factor(levels, 2**14) for levels in (2**16, 2)]  # everybody
+        [1.875, 15.0]
+        >>> [expansion_factor(levels, 2 * 7) for levels in (2**16, 2)]  # two subgroups of 7
+        [1.25, 4.0]
+
+    Source: HeteroSAg, Section VI-A, whose 2^14 / 7 subgroups is no integer.
+    """
+    levels = check_integer(num_levels, "num_levels", 2)
+    ring = ring_size(levels, check_integer(num_summed, "num_summed", 1))
+    bits = float((ring - 1).bit_length()) if rounded else math.log2(ring)
+    return bits / math.log2(levels)
+
+
+def survival_probability(
+    subgroup_size: int | np.integer,
+    dropout_rate: float | int,
+    num_subgroups: int | np.integer = 1,
+) -> float:
+    """Return the chance that two clients or more of each subgroup survive.
+
+    (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar. What remains, the chance that fewer
+    survive somewhere, is accurate to float64 in `1 - ...` only down to 1e-16; `loss_probability`
+    is accurate below.
+
+    Args:
+        subgroup_size: n-bar, at least 1.
+        dropout_rate: p in [0, 1], independent for each client.
+        num_subgroups: Z, at least 1; 1 is the paper's theorem.
+
+    Returns:
+        The probability. The protocol needs less: a subgroup without survivors exposes nobody, nor
+        does a single survivor in a sum with another subgroup (`loss_probability`).
+
+    Raises:
+        ConfigurationError: If a number is out of range.
+
+    Examples:
+        >>> survival_probability(4, 0.1), survival_probability(7, 0.5)
+        (0.9963, 0.9375)
+        >>> round(survival_probability(4, 0.1, 5), 6)
+        0.981636
+
+    Source: HeteroSAg, Theorem 4, equation (19), which is of one subgroup.
+    """
+    size = check_integer(subgroup_size, "subgroup_size", 1)
+    count = check_integer(num_subgroups, "num_subgroups", 1)
+    rate = check_chances(dropout_rate, "dropout_rate")
+    require(rate.ndim == 0, "dropout_rate", "must be one number", dropout_rate)
+    nobody, one = _chances(np.full(size, rate, np.float64))
+    return _all_of(nobody + one, count)
+
+
+def loss_probability(
+    layout: SegmentLayout, dropout_rate: float | int | ArrayLike | Sequence[float | int]
+) -> float:
+    """Return the chance that a round has to count a client as lost although it answered.
+
+    That is where exactly one client of a block is left (`secagg.admitted`): its sum would be its
+    own update. A column (subgroup) that sums some segment by itself must keep no client or two
+    or more; columns that share every block count as one.
+
+    Args:
+        layout: Who sums what with whom.
+        dropout_rate: p, one number or one for each slot: the chance that a client's masked input
+            never arrives, independently.
+
+    Returns:
+        The probability, accurate in relative terms however small. Compare `1 -
+        survival_probability(...)`, which also counts subgroups without any survivor.
+
+    Raises:
+        ConfigurationError: If a rate is no chance or there is not one for each slot; or where
+            some column always sums with others, but not always the same ones (never so in the
+            paper's schemes).
+
+    Examples:
+        >>> from mrsa_jax.hetero import segment_layout
+        >>> layout = segment_layout("mc", [4] * 5, [2] * 5, dim=5)
+        >>> chance = loss_probability(layout, 0.1)  # one of four is left: 4 (1 - p) p^3
+        >>> math.isclose(chance, 1 - (1 - 0.0036) ** 5)
+        True
+
+    Source: ours, beside HeteroSAg, Theorem 4.
+    """
+    number = layout.num_participants
+    rates = check_chances(dropout_rate, "dropout_rate")
+    fits = rates.ndim == 0 or len(rates) == number
+    require(fits, "dropout_rate", "must be one number, or one for each slot", rates.shape, number)
+    rates = np.broadcast_to(rates, (number,))
+    together: dict[int, set[tuple[int, ...]]] = {}
+    for block in layout.blocks:
+        for column in block.columns:
+            if layout.columns[column]:
+                filled = tuple(own for own in block.columns if layout.columns[own])
+                together.setdefault(column, set()).add(filled)
+    # columns with the same blocks throughout are one: only their common count matters
+    twins = {column: frozenset.intersection(*map(frozenset, blocks))
+             for column, blocks in together.items()}  # fmt: skip
+    logs = 0.0
+    for own in sorted(set(twins.values()), key=min):
+        alone = tuple(sorted(own)) in together[min(own)]
+        rule = "must let each column sum a segment by itself, or always with the same others"
+        require(alone, "layout", rule, f"column {min(own)}")
+        slots = [slot for column in own for slot in layout.columns[column]]
+        _, one = _chances(rates[slots])
+        logs += math.log1p(-one) if one < 1.0 else -math.inf
+    return -math.expm1(logs)
+
+
+def _chances(rates: np.ndarray) -> tuple[float, float]:
+    """Return the chances that nobody stays and that exactly one does, without cancellation."""
+    nobody, one = 1.0, 0.0
+    for rate in rates.tolist():
+        nobody, one = nobody * rate, one * rate + nobody * (1.0 - rate)
+    return nobody, one
+
+
+def _all_of(failure: float, count: int) -> float:
+    """Return (1 - failure)^count."""
+    if count == 1 or failure >= 1.0:
+        return max(0.0, 1.0 - failure)
+    return math.exp(count * math.log1p(-failure))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SegmentCosts:
+    """What a round of a layout costs (build it with `segment_costs`); no headers, ids or tags.
+
+    Fields of clients are int64[N] unless said otherwise, those of the server integers.
+
+    Attributes:
+        key_agreements: Of each client: N - 1 for the channels of its shares, and one with each
+            client that it shares a block with for pads.
+        shares: Shares that it makes, of two secrets for N clients, its own included.
+        keystream_words: 32-bit words of PRG that it expands, self pads included.
+        payload_bits: Bits of its masked input, ceil(log2 R) for each coordinate.
+        plain_bits: float64[N], log2 K for each coordinate: the same without secure sums.
+        server_key_agreements: Between clients lost after sharing keys and those in the sum.
+        server_secrets: Secrets recovered from shares: b_i of those in the sum, s_i of those lost
+            who had common blocks with them.
+        server_keystream_words: Words that the server expands to remove all pads.
+    """
+
+    __repr__ = brief
+
+    key_agreements: np.ndarray
+    shares: np.ndarray
+    keystream_words: np.ndarray
+    payload_bits: np.ndarray
+    plain_bits: np.ndarray
+    server_key_agreements: int
+    server_secrets: int
+    server_keystream_words: int
+
+    @property
+    def expansion(self) -> np.ndarray:
+        """float64[N], `payload_bits` over `plain_bits`."""
+        return self.payload_bits / self.plain_bits
+
+    @property
+    def server_payload_bits(self) -> int:
+        """Bits of all masked inputs."""
+        return int(self.payload_bits.sum())
+
+
+@needs_values
+def segment_costs(
+    layout: SegmentLayout, present: ArrayLike | Sequence[bool] | None = None
+) -> SegmentCosts:
+    """Count what a round costs its users and its server, on the complete graph of shares.
+
+    A user of subgroups of n-bar clients makes O(N) agreements, O(N) shares of O(N) products each,
+    and expands O(n-bar m) words, against O(N m) in one sum of everybody; it sends O(N + m), in
+    smaller rings. The server expands m words for each client of the sum and, for each client lost
+    after sharing keys, up to 2 n-bar m words, against N m. For bytes and field products, or
+    sparse graphs, `secagg.round_costs` with `plan=layout.plan`.
+
+    Args:
+        layout: Who sums what with whom; `segment_layout("groups", [N], [K], dim)` for one sum of
+            everybody.
+        present: bool[N], whose masked input arrives; all if None. All shared keys.
+
+    Returns:
+        The counts, those of the clients as if each sent its input.
+
+    Raises:
+        ConfigurationError: If `present` is not a bool for each slot.
+
+    Examples:
+        >>> from mrsa_jax.hetero import segment_layout
+        >>> one = segment_layout("groups", [20], [2], dim=100, modulus_rule="power_of_two")
+        >>> chains = segment_layout("mc", [4] * 5, [2] * 5, 100, modulus_rule="power_of_two")
+        >>> [int(segment_costs(layout).keystream_words[0]) for layout in (one, chains)]
+        [2000, 720]
+        >>> [int(segment_costs(layout).payload_bits[0]) for layout in (one, chains)]
+        [500, 380]
+
+    Source: HeteroSAg, Section VI-A, whose user makes 2 N agreements: N - 1 for channels and N - 1
+    for pads. Pads with clients of no common block are never needed and not counted here.
+    """
+    number = layout.num_participants
+    sends = np.ones(number, bool) if present is None else np.asarray(present)
+    proper = sends.dtype == np.bool_ and sends.shape == (number,)
+    require(proper, "present", "must be a bool for each slot", sends.dtype, sends.shape)
+    summed = admitted(layout.plan, sends)
+    mates = np.zeros((number, number), bool)
+    words, bits = np.zeros(number, np.int64), np.zeros(number, np.int64)
+    plain = np.zeros(number, np.float64)
+    server_words = 0
+    for block in layout.blocks:
+        members = np.asarray(block.members)
+        width = block.stop - block.start
+        of_pad = width * words_per_residue(block.modulus)
+        mates[np.ix_(members, members)] = True
+        words[members] += of_pad * len(members)
+        bits[members] += width * (block.modulus - 1).bit_length()
+        plain[members] += width * math.log2(block.num_levels)
+        inside = int(summed[members].sum())
+        # the self pads of those inside, and their pads with each of the block who is not
+        server_words += of_pad * inside * (1 + len(members) - inside)
+    np.fill_diagonal(mates, False)
+    crossing = mates & ~summed[:, None] & summed[None, :]
+    return SegmentCosts(
+        key_agreements=mates.sum(axis=1) + (number - 1),
+        shares=np.full(number, 2 * number, np.int64),
+        keystream_words=words,
+        payload_bits=bits,
+        plain_bits=plain,
+        server_key_agreements=int(crossing.sum()),
+        server_secrets=int(summed.sum() + crossing.any(axis=1).sum()),
+        server_keystream_words=server_words,
+    )
+
+
+# ---- How many bits each client of a layout sends, and how long the round's slowest group takes.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ import numpy as np
 
 from mrsa_jax._errors import MrsaError
 from mrsa_jax._prime import draw_wide_primes, wide_error_bits
-from mrsa_jax.live._kernel import Kernel, Step
-from mrsa_jax.live._leverages import Leverages, Rest
+from mrsa_jax.live._leverages import Kernel, Leverages, Rest, Step
 from mrsa_jax.live._rows import Classes, Row, Rows
 
 _NUM_PRIMES = 2

@@ -18,8 +18,7 @@ from jaxtyping import Array, UInt32
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax._products import divide_step
-from mrsa_jax._residues import is_power_of_two
+from mrsa_jax._residues import divide_step, is_power_of_two
 from mrsa_jax._tracing import one_program
 
 

@@ -20,7 +20,7 @@ from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
-from mrsa_jax._products import multiply_wide
+from mrsa_jax._residues import multiply_wide
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._ring import add, reduce_words, subtract
 

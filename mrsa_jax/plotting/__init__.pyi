@@ -1,22 +1,23 @@
-from ._amplification import plot_amplification as plot_amplification
-from ._attack_images import plot_image_grid as plot_image_grid
-from ._attacks import plot_error_histogram as plot_error_histogram, plot_roc as plot_roc
+from ._attacks import (
+    plot_error_histogram as plot_error_histogram,
+    plot_image_grid as plot_image_grid,
+    plot_roc as plot_roc,
+)
 from ._audit import (
+    plot_amplification as plot_amplification,
     plot_audit_exposure as plot_audit_exposure,
     plot_audit_privacy as plot_audit_privacy,
+    plot_exposure_routes as plot_exposure_routes,
 )
-from ._collusion import plot_exposure_routes as plot_exposure_routes
 from ._colours import scheme_colour as scheme_colour, scheme_dashes as scheme_dashes
-from ._designs import plot_designs as plot_designs
-from ._files import save_figure as save_figure
+from ._designs import plot_designs as plot_designs, plot_policies as plot_policies
 from ._points import (
     plot_accuracy_epsilon as plot_accuracy_epsilon,
     plot_points as plot_points,
     plot_privacy_cost as plot_privacy_cost,
     plot_tradeoff as plot_tradeoff,
 )
-from ._policies import plot_policies as plot_policies
-from ._saved import save_study_figures as save_study_figures
+from ._saved import save_figure as save_figure, save_study_figures as save_study_figures
 from ._study import (
     plot_accuracy as plot_accuracy,
     plot_bits as plot_bits,

@@ -3,16 +3,131 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from mrsa_jax._checks import check_known
+from mrsa_jax._errors import require
 from mrsa_jax.plotting._axes import draw
-from mrsa_jax.plotting._files import FORMATS, save_figure
+from mrsa_jax.plotting._names import OWN
 from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
+from mrsa_jax.plotting._style import style
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+# ---- A figure as files: PNG for screens, SVG and PDF for print, with text as text.
+
+FORMATS = ("png", "svg", "pdf")
+PRINT = "figures"  # folder of what is for print, where it stands apart
+_MOST_MARKS = 600  # of one artist; more are pixels in files for print
+_MOST_CORNERS = 6000
+_PIXELS = 300  # an inch, of such artists
+
+
+def save_figure(
+    figure: Figure | Axes | Callable[..., Any],
+    path: str | os.PathLike[str],
+    *,
+    formats: Sequence[str] = FORMATS,
+    apart: bool = False,
+) -> tuple[pathlib.Path, ...]:
+    """Write a figure as PNG, SVG and PDF, ready for a paper.
+
+    SVG holds text as text elements and PDF embeds fonts of type 42, so that both can be searched
+    and edited. What has very many points is written as pixels in an otherwise sharp file. The
+    caption (`ax.get_label()`) is in the files' metadata, and the same figure gives the same bytes.
+
+    Args:
+        figure: A figure, its axes, or what draws on the axes `ax`, such as
+            `functools.partial(plot_privacy, results)`; that is drawn in the width of `style`.
+        path: Where to write, without the formats' endings, in an existing folder.
+        formats: Of `"png"`, `"svg"` and `"pdf"`.
+        apart: Whether SVG and PDF go into a folder `figures` beside the PNG.
+
+    Returns:
+        The files, in the order of `formats`.
+
+    Raises:
+        ConfigurationError: If a format is unknown, or there is none.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_figure(lambda ax: ax.plot([1, 2]), f"{folder}/line", formats=["svg"])[0].name
+        'line.svg'
+    """
+    require(len(formats) > 0, "formats", "must name a format")
+    for one in formats:
+        check_known(one, "formats", FORMATS, "known formats")
+    own = pathlib.Path(path)
+    with style():
+        drawn = _figure(figure)
+        told = " ".join(str(ax.get_label()) for ax in drawn.axes if ax.get_label())
+        written = []
+        for one in formats:
+            folder = own.parent / PRINT if apart and one != "png" else own.parent
+            folder.mkdir(exist_ok=True)
+            place = folder / f"{own.name}.{one}"
+            if one == "png":
+                drawn.savefig(place, metadata={"Title": told})
+            else:
+                _rasterize(drawn)
+                date = {"svg": "Date", "pdf": "CreationDate"}[one]
+                drawn.savefig(place, dpi=_PIXELS, metadata={"Title": told, date: None})
+            written.append(place)
+            if callable(figure):
+                drawn.set_layout_engine("none")  # laid out once: it costs as much as drawing
+    return tuple(written)
+
+
+def _figure(figure: Any) -> Figure:
+    """Return a figure: as given, of axes, or drawn now."""
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if isinstance(figure, Axes):
+        root = figure.get_figure(root=True)
+        assert root is not None
+        return root
+    if isinstance(figure, Figure):
+        return figure
+    drawn = Figure(layout="constrained", gid=OWN)
+    FigureCanvasAgg(drawn)
+    figure(ax=drawn.subplots())
+    return drawn
+
+
+def _rasterize(figure: Figure) -> None:
+    """Let artists of very many points be pixels in files that are sharp otherwise."""
+    from matplotlib.collections import Collection, PathCollection
+    from matplotlib.lines import Line2D
+
+    for ax in figure.axes:
+        for artist in ax.get_children():
+            if isinstance(artist, PathCollection):
+                dense = len(np.asarray(artist.get_offsets())) > _MOST_MARKS
+            elif isinstance(artist, Collection):
+                dense = sum(len(one) for one in artist.get_paths()) > _MOST_CORNERS
+            elif isinstance(artist, Line2D):
+                marked = artist.get_marker() not in ("None", "none", "", " ", None)
+                most = _MOST_MARKS if marked else _MOST_CORNERS
+                dense = len(np.asarray(artist.get_xydata())) > most
+            else:
+                continue
+            if dense:
+                artist.set_rasterized(True)
+
+
+# ---- The figures of a study as files, the data of each beside it.
 
 
 def save_study_figures(

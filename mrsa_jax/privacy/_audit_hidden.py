@@ -15,7 +15,7 @@ from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among
-from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._weights import as_history
 from mrsa_jax.privacy.logs import ParticipationLog
 
 _MOST_NOTED, _MOST_TOLD = 5, 3

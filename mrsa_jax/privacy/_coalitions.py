@@ -19,7 +19,7 @@ from jaxtyping import Array
 
 from mrsa_jax._arrays import check_integers, host_array
 from mrsa_jax._errors import require
-from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._weights import as_history
 from mrsa_jax.privacy.logs import ParticipationLog
 
 

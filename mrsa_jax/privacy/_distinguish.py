@@ -34,9 +34,9 @@ from mrsa_jax._html import telling, told
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
-from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._leverage import as_floats
 from mrsa_jax.privacy._noise import check_noise, check_spread
+from mrsa_jax.privacy._weights import as_history
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -28,8 +28,8 @@ from mrsa_jax._errors import require
 from mrsa_jax._tracing import one_program, quick_for_little, varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
-from mrsa_jax.privacy._leverage_wide import Wide
-from mrsa_jax.privacy._orthonormal import (
+from mrsa_jax.privacy._leverage_wide import (
+    Wide,
     orthonormal,
     orthonormal_by_rows,
     relative_errors,

@@ -6,32 +6,229 @@ pass, and most histories need one. Two products a piece, of J x J with J x (colu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float64
+from jaxtyping import Array, Bool, Float64
 
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._exposure_wide import ROWS, first_rounds, fits, gram_of, parts_of, piece
-from mrsa_jax.privacy._orthonormal import (
-    PASSES,
-    UNIT,
-    Units,
-    factor,
-    growth_of,
-    is_near_one,
-    relative_errors,
-    rest_of_three,
-    rounding_of,
-    terms,
-)
+
+# ---- Orthonormal rows by matrix products: what leverage is read from, for all rounds at once.
+#
+# With Q the rows of a matrix made orthonormal one after another (Gram and Schmidt), the sum of
+# the squares of the first j rows' entries in column i is p_i^T G^-1 p_i of those rows, G their
+# Gram matrix: one factorisation serves every round and every client. It is done by Cholesky
+# factors of Gram matrices, three times over, because one alone squares the condition of the rows:
+# the first is shifted so that no rounding makes it indefinite, the others start from rows that
+# are nearly orthonormal (shifted CholeskyQR3: Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa
+# 2020). Products of matrices and few launches, where a loop over the rounds would take one each.
+#
+# **What floats err by.** Let R be the rows of length 1 and F the product of the factors, whatever
+# numbers they hold: the rows of F R span exactly what those of R span, so leverages are h_i =
+# q_i^T (Q Q^T)^-1 q_i of Q = F R without error. What is computed is Q + E. A product of floats
+# errs, entry by entry, by at most g = u n times the product of absolute values (u = 2^-53, n
+# terms in any order), the passes one after another; so with M = |F_3| |F_2| |F_1|
+#
+#     |E| <= (3 g + 3 u) M |R|,        |E_ki| <= (3 g + 3 u) |M_k| |R_:k,i|   (Cauchy),
+#
+# 3 u for what R itself was rounded by. The last pass starts from rows that are orthonormal but
+# for less than a tenth (checked), and leaves Q + E orthonormal up to what its Gram matrix and its
+# factor were rounded by, d. So relative to h_i the figure errs by at most 2 e + e^2 + d', e =
+# |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the rows of M tell, that is how much a combination of the
+# rows grows when it is made one long. The shortest rest of a row beside those before (a pivot)
+# does not: rests of 1/2 can leave rows of M as long as 2^n (Kahan). For more than 64 terms 8
+# sqrt(n) u stands for n u: with rounding errors of mean zero it holds but for a chance of 2 e^-32
+# (Higham, Mary 2019, theorem 2.4).
+
+PASSES = 3
+# Of a row of length 1: what is nearer to the span of those before it is seen as in it.
+_NOTHING = 1e-9
+# and this is what rounding leaves of a row that is a combination of others
+_NOTHING_AT_ALL = 1e-12
+UNIT = 2.0**-53
+_NO_LENGTH = 1e-300
+
+
+class Units(NamedTuple):
+    """Rows made orthonormal.
+
+    Attributes:
+        values: Q, `[rows, columns]`.
+        rows: R, the rows that they were made of, of length 1.
+        growth: The squared length of each row of M; not a number where nothing is known of Q.
+        defect: The squared length of what Q is seen to differ from F R by, of each row.
+    """
+
+    values: Float64[Array, "rows columns"]
+    rows: Float64[Array, "rows columns"]
+    growth: Float64[Array, " rows"]
+    defect: Float64[Array, " rows"]
+
+
+def orthonormal(rows: Float64[Array, "rows columns"]) -> Units:
+    """Return independent rows made orthonormal one after another; rows of zeros stay."""
+    first = values = unit_rows(rows)
+    factors = []
+    gram = first
+    for step in range(PASSES):
+        gram = jnp.matmul(values, values.T, precision=lax.Precision.HIGHEST)
+        shift = jnp.float64(0.0 if step else rounding_of(len(values)))
+        factors.append(factor(gram, shift))
+        values = jnp.matmul(factors[-1], values, precision=lax.Precision.HIGHEST)
+    growth = jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
+    return Units(values, first, growth, jnp.zeros_like(growth))
+
+
+def is_near_one(gram: Float64[Array, "rows rows"]) -> Bool[Array, ""]:
+    """Return whether a Gram matrix is that of orthonormal rows, and of zeros, but for a tenth."""
+    off = gram - jnp.diag((jnp.diagonal(gram) > 0).astype(gram.dtype))
+    return jnp.linalg.norm(off) < jnp.float64(0.1)
+
+
+def growth_of(factors: Sequence[Float64[Array, "rows rows"]]) -> Float64[Array, " rows"]:
+    """Return the squared length of each row of M, from above."""
+    first, *others = factors
+    lengths = jnp.sqrt(jnp.sum(first * first, axis=1))
+    for each in others:
+        lengths = jnp.abs(each) @ lengths
+    return lengths * lengths
+
+
+def relative_errors(
+    units: Units, squares: Float64[Array, "rows columns"], last: Any
+) -> Float64[Array, "rows columns"]:
+    """Return what sums over the first rows of squares of orthonormal rows err by, relative to them.
+
+    Args:
+        units: The rows, or some columns of them.
+        squares: The sums of these columns, or only those over all rows, `[1, columns]`.
+        last: What the rows are not orthonormal by, d.
+    """
+    count = len(units.rows)
+    unit = UNIT * (3 * terms(count) + 3)
+    parts = units.rows * units.rows, units.growth[:, None], units.defect[:, None]
+    if len(squares) == 1:
+        rows, growth, more = (jnp.sum(each, axis=0)[None] for each in parts)
+    else:
+        rows, growth, more = (jnp.cumsum(each, axis=0) for each in parts)
+    over = jnp.where(squares > 0, squares, jnp.float64(_NO_LENGTH))  # one who is in no sum has none
+    own = unit * jnp.sqrt(growth * rows / over) + jnp.sqrt(more / over)
+    others = unit * jnp.sqrt(growth * count) + jnp.sqrt(more)
+    return own * (2 + own) + others * (2 + others) + last
+
+
+def rest_of_three(rows: int, columns: int) -> float:
+    """Return what so many rows may not be orthonormal by after the last pass, d."""
+    return UNIT * rows * (terms(columns) + 4 * terms(rows))
+
+
+def terms(count: int) -> float:
+    """Return how many roundings' worth a sum of so many products errs by."""
+    return min(float(count), 8 * math.sqrt(count))
+
+
+def orthonormal_by_rows(
+    rows: Float64[Array, "rows columns"], is_new: Bool[Array, " rows"]
+) -> Units:
+    """Return what `orthonormal` does where rows may depend on others: those become zeros.
+
+    One row after another, each twice; F is followed beside them, and what Q differs from F R by is
+    seen afterwards.
+
+    Args:
+        rows: They.
+        is_new: Which are known to be no combinations of those before.
+    """
+    zero, one = jnp.float64(0), jnp.float64(1)
+
+    def one_row(carry: tuple[Array, Array], step: tuple[Array, ...]) -> Any:
+        units, inverse = carry
+        index, row, is_known = step
+        once = units @ row
+        rest = row - once @ units
+        twice = units @ rest
+        rest = rest - twice @ units
+        length = jnp.sqrt(jnp.sum(rest * rest))
+        is_kept = length > jnp.float64(_NOTHING)
+        over = jnp.where(is_kept, length, one)
+        combination = (-(once + twice) @ inverse).at[index].set(one) / over
+        # one that is left out although it is known to be new, or perhaps is
+        is_lost = ~is_kept & (is_known | (length > jnp.float64(_NOTHING_AT_ALL)))
+        unit, combination = (jnp.where(is_kept, each, zero) for each in (rest / over, combination))
+        return (units.at[index].set(unit), inverse.at[index].set(combination)), is_lost
+
+    rows = unit_rows(rows)
+    index = jnp.arange(len(rows), dtype=jnp.int32)
+    start = jnp.zeros_like(rows), jnp.zeros((len(rows),) * 2, rows.dtype)
+    (values, inverse), is_lost = lax.scan(one_row, start, (index, rows, is_new))
+    growth = jnp.where(is_lost, jnp.float64(math.nan), growth_of([inverse]))
+    defect = values - jnp.matmul(inverse, rows, precision=lax.Precision.HIGHEST)
+    return Units(values, rows, growth, jnp.sum(defect * defect, axis=1))
+
+
+def unit_rows(rows: Float64[Array, "rows columns"]) -> Float64[Array, "rows columns"]:
+    """Return rows of length 1; zero where a row is."""
+    for size in (jnp.max, jnp.linalg.norm):  # the square of a large entry may be no number
+        length = size(jnp.abs(rows), axis=-1, keepdims=True)
+        rows = rows / jnp.where(length > 0, length, jnp.float64(1))
+    return rows
+
+
+def rounding_of(rows: int) -> float:
+    """Return what rounding may take from the eigenvalues of so many rows' Gram matrix."""
+    return 4e-16 * rows * rows
+
+
+def factor(
+    gram: Float64[Array, "rows rows"], shift: Float64[Array, ""]
+) -> Float64[Array, "rows rows"]:
+    """Return the inverse of a Gram matrix' lower Cholesky factor; 1 for rows of zeros.
+
+    Args:
+        gram: Of rows of length at most 1.
+        shift: Is added to the diagonal.
+    """
+    empty = jnp.where(jnp.diagonal(gram) > 0, jnp.float64(0), jnp.float64(1))
+    whole = gram + jnp.diag(empty + shift)
+    return _lower_inverse(lax.linalg.cholesky(whole, symmetrize_input=False))
+
+
+def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows rows"]:
+    """Invert a lower triangular matrix by doubling the blocks on its diagonal.
+
+    Products of ever larger blocks, log2 of the rows in number: a triangular solve takes a CPU
+    fifteen times as long, and an accelerator as many steps as rows.
+    """
+    rows = lower.shape[-1]
+    size = 1 << (rows - 1).bit_length()
+    ones = (jnp.arange(size) >= rows).astype(lower.dtype)
+    lower = jnp.pad(lower, ((0, size - rows),) * 2) + jnp.diag(ones)
+    blocks = (jnp.float64(1) / jnp.diagonal(lower))[:, None, None]
+    width = 1
+    while width < size:
+        pairs = size // (2 * width)
+        at = jnp.arange(pairs)
+        below = lower.reshape(pairs, 2, width, pairs, 2, width)[at, 1, :, at, 0, :]
+        first, second = blocks[0::2], blocks[1::2]
+        high = lax.Precision.HIGHEST
+        corner = -jnp.matmul(jnp.matmul(second, below, precision=high), first, precision=high)
+        upper = jnp.concatenate([first, jnp.zeros_like(first)], axis=2)
+        blocks = jnp.concatenate([upper, jnp.concatenate([corner, second], axis=2)], axis=1)
+        width *= 2
+    return blocks[0, :rows, :rows]
+
+
+# ---- Leverage of very many clients: piece by piece of the columns, from one Gram matrix of the
+# rounds.
 
 _HIGH = lax.Precision.HIGHEST
 _WELL = 5e-10  # what rows may not be orthonormal by, for one pass to do

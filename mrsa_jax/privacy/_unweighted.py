@@ -23,7 +23,7 @@ from mrsa_jax._checks import POSITIVE, check_integer, check_number
 from mrsa_jax._device import in_order
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._weights import as_history
 from mrsa_jax.privacy.solver import CHEAP_SECONDS, Groups, collapse, ranks_of
 
 _SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}

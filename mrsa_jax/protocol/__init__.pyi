@@ -17,7 +17,6 @@ from ._messages import (
     SurvivorList as SurvivorList,
     UnmaskShares as UnmaskShares,
 )
-from ._network import SERVER as SERVER, Network as Network, disturbed as disturbed
-from ._run import run as run
+from ._run import SERVER as SERVER, Network as Network, disturbed as disturbed, run as run
 from ._server import Server as Server
 from ._shamir import recover as recover, share as share

@@ -24,7 +24,7 @@ from mrsa_jax.protocol._messages import (
     SurvivorList,
     UnmaskShares,
 )
-from mrsa_jax.protocol._pads import PadSum
+from mrsa_jax.protocol._pads import PadSum, Unmasking
 from mrsa_jax.protocol._primitives import (
     KeyPair,
     check_signature,
@@ -32,7 +32,6 @@ from mrsa_jax.protocol._primitives import (
     survivors_statement,
 )
 from mrsa_jax.protocol._shamir import recover
-from mrsa_jax.protocol._unmasking import Unmasking
 from mrsa_jax.protocol._wire import kind_of, limbs_of
 from mrsa_jax.secagg import SegmentPlan, admitted, segment_plan
 

@@ -7,10 +7,16 @@ from ._budget import (
     required_modulus_bits as required_modulus_bits,
     ring_size as ring_size,
 )
-from ._lattice import LatticeQuantizer as LatticeQuantizer, lattice as lattice
-from ._noise import RingNoise as RingNoise
-from ._norms import shortened as shortened
-from ._ranges import ClipRule as ClipRule, following_range as following_range
+from ._lattice import (
+    LatticeQuantizer as LatticeQuantizer,
+    lattice as lattice,
+    shortened as shortened,
+)
+from ._ranges import (
+    ClipRule as ClipRule,
+    RingNoise as RingNoise,
+    following_range as following_range,
+)
 from ._stochastic import (
     Quantizer as Quantizer,
     StochasticQuantizer as StochasticQuantizer,

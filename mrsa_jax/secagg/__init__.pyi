@@ -1,6 +1,9 @@
-from ._admission import admitted as admitted
 from ._aggregator import RingAverage as RingAverage, ring_average as ring_average
-from ._aggregator_state import AggregateOut as AggregateOut, Aggregator as Aggregator
+from ._aggregator_state import (
+    AggregateOut as AggregateOut,
+    Aggregator as Aggregator,
+    admitted as admitted,
+)
 from ._coding import noisy_codes as noisy_codes
 from ._conditions import (
     check_round as check_round,
@@ -13,11 +16,12 @@ from ._conditions import (
 )
 from ._four_step import aggregate as aggregate
 from ._graph_rule import GraphRule as GraphRule, graph_rule as graph_rule
-from ._outcome import PlanOutcome as PlanOutcome, plan_outcome as plan_outcome
-from ._result import (
+from ._outcome import (
     AggregateResult as AggregateResult,
+    PlanOutcome as PlanOutcome,
     StepReport as StepReport,
     Transcript as Transcript,
+    plan_outcome as plan_outcome,
 )
 from ._ring_sum import pad_inputs as pad_inputs, ring_sum as ring_sum
 from ._round_costs import (

@@ -31,11 +31,10 @@ from mrsa_jax.modular import (
     share_secrets,
     words_of_limbs,
 )
-from mrsa_jax.secagg._admission import admitted, heeded, signing
+from mrsa_jax.secagg._aggregator_state import admitted, heeded, signing
 from mrsa_jax.secagg._checks import check_setting
 from mrsa_jax.secagg._conditions import unmasking_risk
-from mrsa_jax.secagg._outcome import judged
-from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
+from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, judged
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
 from mrsa_jax.secagg._round_costs import round_costs
 from mrsa_jax.secagg._seeds import derive_seeds, key_material

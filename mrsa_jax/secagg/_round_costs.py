@@ -21,7 +21,7 @@ from mrsa_jax._residues import words_per_residue
 from mrsa_jax._status import STEPS, STEPS_WITH_CHECK
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.secagg._admission import admitted, memberships
+from mrsa_jax.secagg._aggregator_state import admitted, memberships
 from mrsa_jax.secagg._conditions import check_rounds
 from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
 

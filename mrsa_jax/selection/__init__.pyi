@@ -3,16 +3,13 @@ from ._bernoulli import (
     BernoulliSelection as BernoulliSelection,
     SelectorState as SelectorState,
     bernoulli as bernoulli,
+    poisson as poisson,
 )
 from ._blocks import (
     batch_partitioning as batch_partitioning,
     partition as partition,
     uniform as uniform,
     weighted as weighted,
-)
-from ._bounds import (
-    family_size_bound as family_size_bound,
-    full_rank_probability_bound as full_rank_probability_bound,
 )
 from ._checks import Fairness as Fairness
 from ._counts import rollout_counts as rollout_counts
@@ -21,9 +18,10 @@ from ._many import rollout_many as rollout_many
 from ._metrics import (
     aggregation_cardinality as aggregation_cardinality,
     fairness_gap as fairness_gap,
+    family_size_bound as family_size_bound,
+    full_rank_probability_bound as full_rank_probability_bound,
 )
 from ._own_schemes import register as register
-from ._poisson import poisson as poisson
 from ._population import (
     changing_population as changing_population,
     form_blocks as form_blocks,
@@ -45,9 +43,9 @@ from ._rounds import (
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
 )
-from ._separation import minimum_separation as minimum_separation
 from ._theory import (
     enumerate_family as enumerate_family,
     expected_cardinality as expected_cardinality,
     family_size as family_size,
+    minimum_separation as minimum_separation,
 )

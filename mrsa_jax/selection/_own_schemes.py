@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import require
-from mrsa_jax._own_rows import made, own_row
+from mrsa_jax._plugins import made, own_row
 from mrsa_jax.selection._registry import BUILT_IN, ROWS, Row
 
 if TYPE_CHECKING:

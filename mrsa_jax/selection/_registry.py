@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._own_rows import label_of_words, written
+from mrsa_jax._plugins import label_of_words, written
 from mrsa_jax.selection._checks import Fairness, check_grids
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def _balls_in_bins(num_clients: int, cohort_size: int, bins: int) -> Any:
 
 
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
-    from mrsa_jax.selection._poisson import poisson
+    from mrsa_jax.selection._bernoulli import poisson
 
     del cohort_size
     turns = [chances[i % len(chances)] for i in range(num_clients)]
@@ -315,7 +315,7 @@ def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
 
 
 def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) -> Any:
-    from mrsa_jax.selection._separation import minimum_separation
+    from mrsa_jax.selection._theory import minimum_separation
 
     return minimum_separation(inner.build(num_clients, cohort_size), rounds)
 

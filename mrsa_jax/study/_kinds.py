@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, require, shortened
-from mrsa_jax._own_rows import own_row
+from mrsa_jax._plugins import own_row
 from mrsa_jax.selection import Fairness
 from mrsa_jax.study import _attacks_on_models, _attacks_on_sums
 from mrsa_jax.study._advise_config import AdviseConfig, check_advise

@@ -14,7 +14,7 @@ from typing import Any
 
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._papers import from_papers
+from mrsa_jax._extras import from_papers
 from mrsa_jax.plotting._study import FIGURES
 from mrsa_jax.study import _report
 from mrsa_jax.study._cite import papers_behind

@@ -17,8 +17,8 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+from mrsa_jax._compile_cache import locked
 from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError, require
-from mrsa_jax._locks import locked
 from mrsa_jax.study._config import (
     Settings,
     command_of,

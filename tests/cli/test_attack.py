@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax._binomial import binomial_interval
+from mrsa_jax._statistics import binomial_interval
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import GradientsConfig
 from mrsa_jax.study.attack import _gradients

@@ -121,7 +121,7 @@ def test_the_second_time_comes_from_the_cache(
     def fail(*_: Any) -> None:
         raise AssertionError("read again")
 
-    monkeypatch.setattr("mrsa_jax.data._cifar._read_file", fail)
+    monkeypatch.setattr("mrsa_jax.data._formats._read_file", fail)
     again = mj.data.load("cifar", directory=tmp_path)
     np.testing.assert_array_equal(first.train_inputs, again.train_inputs)
     _write(tmp_path, HUNDRED, 2)  # other times: read anew

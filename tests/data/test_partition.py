@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.data import _dirichlet
+from mrsa_jax.data import _partition
 
 Partition = Callable[..., "mj.data.ClientData"]
 
@@ -314,12 +314,12 @@ def test_draws_from_a_class_that_has_run_out_are_drawn_again() -> None:
     # Only twice label 1 (0.2 ** 2) avoids label 0. 4,000 trials: deviation 0.0031, times 5.
     generator = np.random.default_rng(0)
     logs, left = np.log(np.array([0.8, 0.2])) - 900.0, np.array([1, 2])
-    counts = [tuple(_dirichlet._draw_counts(generator, logs, left, 2)) for _ in range(4_000)]
+    counts = [tuple(_partition._draw_counts(generator, logs, left, 2)) for _ in range(4_000)]
     assert set(counts) == {(1, 1), (0, 2)}
     assert abs(counts.count((0, 2)) / len(counts) - 0.04) < 0.0155
     # shares far below the smallest float still fill a client
     logs = np.array([0.0, -1e6, -2e6, -np.inf])
-    drawn = _dirichlet._draw_counts(generator, logs, np.array([3, 2, 9, 0]), 6)
+    drawn = _partition._draw_counts(generator, logs, np.array([3, 2, 9, 0]), 6)
     np.testing.assert_array_equal(drawn, [3, 2, 1, 0])
 
 

@@ -16,8 +16,8 @@ from scipy import integrate, stats
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, availability, selection
 from mrsa_jax.dp import account, ledger, toeplitz
+from mrsa_jax.dp._histories import largest_square
 from mrsa_jax.dp._mixtures import Sampled
-from mrsa_jax.dp._sensitivity import largest_square
 
 RATES = [0.1, 0.45, 0.3, 0.0, 0.2, 0.6]
 

@@ -7,7 +7,7 @@ import flint
 import numpy as np
 import pytest
 
-from mrsa_jax.dp._divergence import departures, renyi_bound
+from mrsa_jax.dp._laws import departures, renyi_bound
 
 ORDERS = (2, 3, 4, 8, 20, 50)
 

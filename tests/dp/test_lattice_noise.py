@@ -18,7 +18,7 @@ import mrsa_jax as mj
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax._streams import block_words
 from mrsa_jax.dp import LatticeNoise
-from mrsa_jax.dp._alias import AliasTable
+from mrsa_jax.dp._lattice_noise import AliasTable
 
 LAWS = {"skellam": mj.dp.skellam, "discrete_gaussian": mj.dp.discrete_gaussian}
 KINDS = tuple(LAWS)

@@ -13,8 +13,8 @@ from scipy import special
 
 from mrsa_jax import ConfigurationError, availability, selection, use_form
 from mrsa_jax.dp import account, privacy_losses, toeplitz
-from mrsa_jax.dp._coin_losses import Rests
 from mrsa_jax.dp._histories import checked_histories
+from mrsa_jax.dp._privacy_losses import Rests
 
 _always = functools.cache(lambda: availability.independent(0.0))
 SAMPLES = 20_000

@@ -18,7 +18,7 @@ from flint import fmpz
 
 from mrsa_jax import ConfigurationError, MrsaError, live, privacy
 from mrsa_jax._prime import draw_wide_primes, wide_error_bits
-from mrsa_jax.live import _history, _kernel, _leave_out
+from mrsa_jax.live import _history, _leave_out, _leverages
 from mrsa_jax.live._rows import Row
 from mrsa_jax.modular import rank_trajectory
 
@@ -519,4 +519,4 @@ def test_how_many_ways_there_are() -> None:
             ways = list(_leave_out._ways(counts, number))
             assert len(set(ways)) == len(ways) == _leave_out._num_ways(counts, number)
             assert all(sum(way) == number for way in ways)
-    assert _kernel.VECTORS == 3
+    assert _leverages.VECTORS == 3

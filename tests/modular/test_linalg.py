@@ -16,16 +16,7 @@ from mrsa_jax import _prime as prime_field
 from mrsa_jax._arrays import on_device
 from mrsa_jax._device import compiling_for
 from mrsa_jax._prime import NUM_PRIMES, PRIMES, draw_primes, enough_primes, error_bits
-from mrsa_jax.modular import (
-    _blocked,
-    _cores,
-    _linalg,
-    _open_ranks,
-    _ranks,
-    is_in_row_space,
-    rank,
-    rank_trajectory,
-)
+from mrsa_jax.modular import _blocked, _linalg, _open_ranks, is_in_row_space, rank, rank_trajectory
 
 
 def exact_rank(rows) -> int:
@@ -121,7 +112,7 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
 
 
 SMALL_PRIMES = pytest.mark.parametrize(
-    ("form", "small"), [("loops", _ranks.SMALL), ("xla", _blocked.SMALL_PRIME)]
+    ("form", "small"), [("loops", _linalg.SMALL), ("xla", _blocked.SMALL_PRIME)]
 )
 
 
@@ -147,7 +138,7 @@ def test_a_prime_that_lowers_the_rank_has_no_say_in_the_row_space():
     assert found.tolist() == expected
 
 
-@pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, _ranks.SMALL])
+@pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, _linalg.SMALL])
 def test_inverses_modulo_small_primes(small):
     found = prime_field.inverses(small).astype(np.int64)
     assert found[0] == 0
@@ -177,7 +168,7 @@ def test_small_prime_arithmetic_is_exact_on_its_largest_residues(form, small):
                 found += 1
         expected.append(found)
     if form == "loops":
-        assert _cores.compiled_ranks(matrices).tolist() == expected
+        assert _linalg.compiled_ranks(matrices).tolist() == expected
     else:
         flags = _blocked.independent_rows(on_device(matrices, jnp.int32), None, 9)
         assert flags.sum(axis=1).tolist() == expected
@@ -187,7 +178,7 @@ def test_small_prime_arithmetic_is_exact_on_its_largest_residues(form, small):
 def test_upper_bounds_count_distinct_lines(form):
     def bounds(matrices):
         if form == "loops":
-            return _cores.host_upper_bounds(matrices)
+            return _linalg.host_upper_bounds(matrices)
         return _open_ranks.upper_bounds(_open_ranks.held(matrices)).tolist()
 
     assert bounds(np.array([[[1, 1, 0], [1, 1, 2], [1, 1, 3]], [[0] * 3] * 3])) == [2, 0]

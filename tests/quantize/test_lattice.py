@@ -12,9 +12,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._arrays import zeros
 from mrsa_jax.quantize import lattice
-from mrsa_jax.quantize._norms import norm
-from mrsa_jax.quantize._rotation import hadamard, rotate, rotate_back, sign_words
-from mrsa_jax.quantize._rounding import squared_norm
+from mrsa_jax.quantize._lattice import hadamard, norm, rotate, rotate_back, sign_words
+from mrsa_jax.quantize._stochastic import squared_norm
 
 
 def sylvester(length: int) -> np.ndarray:

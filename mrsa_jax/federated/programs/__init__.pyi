@@ -4,7 +4,6 @@ from ._cohort import (
     measured_width as measured_width,
     shuffled as shuffled,
 )
-from ._flat import Slots as Slots, flat_updates as flat_updates, runs_program as runs_program
 from ._mesh import (
     gathered as gathered,
     held_where_gathered as held_where_gathered,
@@ -14,13 +13,17 @@ from ._mesh import (
     trained_cohort as trained_cohort,
 )
 from ._rounds import (
+    PLAIN_AVERAGE as PLAIN_AVERAGE,
     Carried as Carried,
     Fixed as Fixed,
     Report as Report,
     Round as Round,
+    Slots as Slots,
     Trained as Trained,
     aggregated as aggregated,
+    flat_updates as flat_updates,
     rounds_program as rounds_program,
+    runs_program as runs_program,
+    server_step as server_step,
     trainer_at as trainer_at,
 )
-from ._step import PLAIN_AVERAGE as PLAIN_AVERAGE, server_step as server_step

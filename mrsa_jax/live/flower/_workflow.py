@@ -29,8 +29,7 @@ from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
 from mrsa_jax._round_rules import SplitPolicy
 from mrsa_jax.live.flower._books import Books, exact_weights
-from mrsa_jax.live.flower._strategies import FitWrapper
-from mrsa_jax.live.flower._views import GridView
+from mrsa_jax.live.flower._strategies import FitWrapper, GridView
 
 
 class SecAggPlus(SecAggPlusWorkflow):

@@ -10,12 +10,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax.privacy.logs import _words
+from mrsa_jax.privacy.logs import _json
 from mrsa_jax.privacy.logs._columns import Chosen, Table, chosen, plain_name, taken
 from mrsa_jax.privacy.logs._command import refuse
 from mrsa_jax.privacy.logs._guess import Guess, Rows, examples, guess, short
-from mrsa_jax.privacy.logs._long import assemble
-from mrsa_jax.privacy.logs._sums import Sums, sums_of_rows
+from mrsa_jax.privacy.logs._long import Sums, assemble, sums_of_rows
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog
 
 _FLAGS = ("where", "sum_columns", "weight_column", "ignore_columns")  # in which they are guessed
@@ -130,7 +129,7 @@ def _with(
     if flag == "sum_columns":
         return dataclasses.replace(options, sum_columns=options.sum_columns + tuple(names.values()))
     if flag == "weight_column" and not is_weighted:
-        best = min(names, key=lambda place: _words.is_count(plain_name(names[place])))
+        best = min(names, key=lambda place: _json.is_count(plain_name(names[place])))
         texts = guesses[best].texts
         where = ((names[best] + "!", texts),) if texts else ()
         return dataclasses.replace(options, weight_column=names[best], where=options.where + where)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mrsa_jax.privacy.logs import _words
-from mrsa_jax.privacy.logs._sums import is_constant, joined
+from mrsa_jax.privacy.logs import _json
+from mrsa_jax.privacy.logs._long import is_constant, joined
 from mrsa_jax.privacy.logs._table import Column, text_of_cell
 
 _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
@@ -38,20 +38,20 @@ def guess(plain: str, column: Column | None, rows: Rows) -> Guess | None:
     """Return what a column that is not used may mean; None if it may be passed over."""
     if column is None:  # nested values
         return Guess("ignore_columns")
-    if _words.is_number_of_row(plain) and _ascends(column):
+    if _json.is_number_of_row(plain) and _ascends(column):
         return None
     column = _as_text(column)
     if is_constant(column.codes, rows.sums):
         return _of_sums(plain, column)
-    strange = _words.strange_texts(plain, column.names)
+    strange = _json.strange_texts(plain, column.names)
     if strange is not None:
-        if _words.measures(plain) and _comes_in_groups(column.codes, rows.sums):
+        if _json.measures(plain) and _comes_in_groups(column.codes, rows.sums):
             return Guess("sum_columns")
         marked = np.isin(column.codes, [column.names.index(text) for text in strange])
         if is_constant(marked, rows.sums):
             return None
         return Guess("where", tuple(strange), is_not=True)
-    if _words.says_alias(plain) and _is_alias(column.codes, rows.clients):
+    if _json.says_alias(plain) and _is_alias(column.codes, rows.clients):
         return None
     return _of_rows(plain, column, rows)
 
@@ -68,28 +68,28 @@ def _as_text(column: Column) -> Column:
 def _of_sums(plain: str, column: Column) -> Guess | None:
     """Return the guess at a column that is constant in each sum: does it say that there is none?"""
     texts = column.names
-    good = _words.good_texts(plain, texts)
-    if good is not None and (_words.values_say(texts) or _words.says(plain)):
+    good = _json.good_texts(plain, texts)
+    if good is not None and (_json.values_say(texts) or _json.says(plain)):
         return Guess("where", tuple(good))
-    is_no = bool(texts) and all(_words.denies(text) for text in texts)
+    is_no = bool(texts) and all(_json.denies(text) for text in texts)
     return Guess("ignore_columns") if is_no else None
 
 
 def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
     """Return the guess at a column that varies within a sum."""
-    if _words.says_neither(plain):
+    if _json.says_neither(plain):
         return Guess("ignore_columns")
-    numbers = [_words.number_of(text) for text in column.names]
+    numbers = [_json.number_of(text) for text in column.names]
     values = np.array([np.nan if value is None else value for value in numbers])
     are_weights = bool((values >= 0).all())
-    nothing = tuple(text for text in column.names if _words.is_nothing(text))
+    nothing = tuple(text for text in column.names if _json.is_nothing(text))
     may_weigh = np.nanmin(values, initial=0) >= 0 and np.isnan(values).sum() == len(nothing)
-    if _words.says_weight(plain) and may_weigh and len(nothing) < len(values):
+    if _json.says_weight(plain) and may_weigh and len(nothing) < len(values):
         return Guess("weight_column", nothing, is_not=True)
     if are_weights and _are_normalised(values[column.codes], rows):
         return Guess("weight_column")
-    is_said = _words.says_sum(plain) and not _words.says(plain)
-    good = None if is_said and are_weights else _words.good_texts(plain, column.names)
+    is_said = _json.says_sum(plain) and not _json.says(plain)
+    good = None if is_said and are_weights else _json.good_texts(plain, column.names)
     if good is not None:
         return Guess("where", tuple(good))
     is_fraction = any(value is not None and not value.is_integer() for value in numbers)
@@ -125,7 +125,7 @@ def _is_alias(codes: np.ndarray, clients: np.ndarray) -> bool:
 
 def _ascends(column: Column) -> bool:
     """Return whether a column holds integers that ascend from row to row."""
-    numbers = [_words.number_of(text_of_cell(name)) for name in column.names]
+    numbers = [_json.number_of(text_of_cell(name)) for name in column.names]
     if not numbers or any(value is None or not value.is_integer() for value in numbers):
         return False
     values = np.array(numbers, float)[column.codes]

@@ -149,15 +149,15 @@ def _reader(name: str) -> Callable[[pathlib.Path, Layout], ParticipationLog]:
     """Return the reader of a format, loaded when it is asked for."""
     read: Callable[[pathlib.Path, Layout], ParticipationLog]
     if name == "parquet":
-        from mrsa_jax.privacy.logs._binary import read_parquet as read
+        from mrsa_jax.privacy.logs._frame import read_parquet as read
     elif name == "npy":
-        from mrsa_jax.privacy.logs._binary import read_npy as read
+        from mrsa_jax.privacy.logs._frame import read_npy as read
     elif name == "npz":
-        from mrsa_jax.privacy.logs._binary import read_npz as read
+        from mrsa_jax.privacy.logs._frame import read_npz as read
     elif name == "jsonl":
         from mrsa_jax.privacy.logs._participation import read_jsonl as read
     elif name == "nvflare":
-        from mrsa_jax.privacy.logs._nvflare import read_nvflare as read
+        from mrsa_jax.privacy.logs._participation import read_nvflare as read
     else:
         from mrsa_jax.privacy.logs._csv import read_csv as read
     return read

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.privacy.logs import _words
+from mrsa_jax.privacy.logs import _json
 from mrsa_jax.privacy.logs._columns import (
     CLIENT_NAMES,
     ROUND_NAMES,
@@ -96,7 +96,7 @@ def _rounds_among(
 
 
 def _is_no_client(plain: str) -> bool:
-    return plain in (*ROUND_NAMES, *CLIENT_NAMES) or _words.says(plain) or _words.measures(plain)
+    return plain in (*ROUND_NAMES, *CLIENT_NAMES) or _json.says(plain) or _json.measures(plain)
 
 
 def _ignoring(options: Layout, names: Sequence[str]) -> Layout:

@@ -12,6 +12,9 @@ from ._costs import (
     num_parts as num_parts,
 )
 from ._exact import (
+    Groups as Groups,
+    collapse as collapse,
+    column_codes as column_codes,
     combination_on as combination_on,
     combination_through as combination_through,
     independent_rows as independent_rows,
@@ -20,11 +23,9 @@ from ._exact import (
     solve_each as solve_each,
     support_of as support_of,
 )
-from ._groups import Groups as Groups, collapse as collapse, column_codes as column_codes
 from ._leverage_bound import leverage_bound as leverage_bound, leverage_seconds as leverage_seconds
 from ._ranks import CHEAP_SECONDS as CHEAP_SECONDS, Ranks as Ranks, ranks_of as ranks_of
-from ._search import Plan as Plan, Progress as Progress, run as run
+from ._search import Plan as Plan, Progress as Progress, parity_checks as parity_checks, run as run
 from ._sieve import Alone as Alone, Sieve as Sieve
 from ._space import Space as Space, Vector as Vector
 from ._through import Through as Through
-from ._two_adic import parity_checks as parity_checks

@@ -11,7 +11,114 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mrsa_jax._compiled import compiled
+from mrsa_jax._elimination import bring_up
 from mrsa_jax._prime import inverses
+from mrsa_jax.privacy.solver._girth import SMALL
+
+# ---- Compiled upper bounds: light combinations of a random echelon form's rows.
+#
+# Information-set decoding: in a reduced echelon form with respect to a random order of the columns,
+# single rows, and pairs of rows at the ratio that cancels most, are vectors of the row space with
+# many zeros. All modulo the 13-bit prime `SMALL`: what looks light is confirmed in exact
+# integers by the caller. Import inside functions only (see `mrsa_jax._compiled`).
+
+
+@compiled
+def _echelon(work, order, inverses):
+    """Reduce residues int32 `[rows, columns]` in place; return the rank and pivot columns."""
+    count, columns = work.shape
+    pivots = np.zeros(count, np.int64)
+    rank = 0
+    for place in range(columns):
+        if rank == count:
+            break
+        column = order[place]
+        if not bring_up(work, rank, column):
+            continue
+        inverse = inverses[work[rank, column]]
+        for j in range(columns):
+            work[rank, j] = work[rank, j] * inverse % SMALL
+        for i in range(count):
+            factor = work[i, column]
+            if i != rank and factor != 0:
+                other = SMALL - factor
+                for j in range(columns):
+                    work[i, j] = (work[i, j] + other * work[rank, j]) % SMALL
+        pivots[rank] = column
+        rank += 1
+    return rank, pivots
+
+
+@compiled
+def light_vector(residues, weights, orders, inverses, below, found):
+    """Search for a vector lighter than a bound among rows and pairs of rows of echelon forms.
+
+    Args:
+        residues: int32 `[rank, columns]`: independent rows modulo `SMALL`.
+        weights: int64 `[columns]`.
+        orders: int64 `[attempts, columns]`: an order of the columns for each form.
+        inverses: int32 `[SMALL]`.
+        below: Only vectors lighter than this are wanted.
+        found: bool `[columns]`: receives the lightest vector's support.
+
+    Returns:
+        Its weight, or `below` if there is none.
+    """
+    columns = residues.shape[1]
+    best = below
+    seen = np.zeros(SMALL, np.int64)
+    for attempt in range(orders.shape[0]):
+        work = residues.copy()
+        rows, pivots = _echelon(work, orders[attempt], inverses)
+        is_pivot = np.zeros(columns, np.bool_)
+        for i in range(rows):
+            is_pivot[pivots[i]] = True
+        free = np.flatnonzero(~is_pivot)
+        own = np.zeros(rows, np.int64)
+        for i in range(rows):
+            own[i] = weights[pivots[i]]
+            for j in free:
+                if work[i, j] != 0:
+                    own[i] += weights[j]
+            if own[i] < best:
+                best = own[i]
+                for j in range(columns):
+                    found[j] = work[i, j] != 0
+        inverted = np.zeros((rows, free.shape[0]), np.int32)
+        for i in range(rows):
+            for k in range(free.shape[0]):
+                inverted[i, k] = inverses[work[i, free[k]]]
+        for i in range(rows):
+            for other in range(i):
+                base = weights[pivots[i]] + weights[pivots[other]]
+                if base >= best:
+                    continue
+                union = base
+                most = 0
+                ratio = 0
+                for k in range(free.shape[0]):
+                    a, b = work[i, free[k]], inverted[other, k]
+                    if a != 0 or b != 0:
+                        weight = weights[free[k]]
+                        union += weight
+                        if a != 0 and b != 0:
+                            key = a * b % SMALL
+                            seen[key] += weight
+                            if seen[key] > most:
+                                most = seen[key]
+                                ratio = key
+                for k in range(free.shape[0]):
+                    seen[work[i, free[k]] * inverted[other, k] % SMALL] = 0
+                if union - most < best:
+                    best = union - most
+                    for j in range(columns):
+                        value = (work[i, j] - ratio * work[other, j]) % SMALL
+                        found[j] = value != 0
+    return best
+
+
+# ---- Light vectors of a row space found by guessing well: upper bounds of weak privacy.
 
 _MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
 _KEPT = 8
@@ -112,17 +219,17 @@ def information_sets(
 
     And None after every few forms that found nothing.
     """
-    from mrsa_jax.privacy.solver import _information_sets
+    from mrsa_jax.privacy.solver import _candidates
 
-    residues = (matrix % _information_sets.SMALL).astype(np.int32)
+    residues = (matrix % _candidates.SMALL).astype(np.int32)
     rng = np.random.default_rng([40_111, seed, len(matrix)])
     found = np.zeros(matrix.shape[1], np.bool_)
     a_call = max(1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size)))
     while attempts > 0:
         count = min(attempts, a_call)
         orders = np.stack([rng.permutation(matrix.shape[1]) for _ in range(count)])
-        weight = _information_sets.light_vector(
-            residues, weights, orders, inverses(_information_sets.SMALL), below, found
+        weight = _candidates.light_vector(
+            residues, weights, orders, inverses(_candidates.SMALL), below, found
         )
         yield found.copy() if weight < below else None
         below = min(below, weight)

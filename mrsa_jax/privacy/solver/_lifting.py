@@ -29,8 +29,17 @@ from mrsa_jax.privacy.solver._girth import (
     search,
     takes,
 )
-from mrsa_jax.privacy.solver._listing import list_sets, most_listed, reduced_keys
-from mrsa_jax.privacy.solver._words import EMPTY, MOST_LISTED, insert, probe, subsets, unpack
+from mrsa_jax.privacy.solver._words import (
+    EMPTY,
+    MOST_LISTED,
+    insert,
+    list_sets,
+    most_listed,
+    probe,
+    reduced_keys,
+    subsets,
+    unpack,
+)
 
 
 @compiled

@@ -16,8 +16,13 @@ from collections.abc import Callable
 import numpy as np
 
 from mrsa_jax._prime import draw_primes, enough_primes, error_bits
-from mrsa_jax.privacy.solver._exact import independent_rows, residues_of
-from mrsa_jax.privacy.solver._groups import collapse, column_codes, log2_length
+from mrsa_jax.privacy.solver._exact import (
+    collapse,
+    column_codes,
+    independent_rows,
+    log2_length,
+    residues_of,
+)
 
 # What is not proven about one history errs with a chance below 2**-40.
 AUDIT_BITS = 40

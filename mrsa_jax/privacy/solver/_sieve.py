@@ -16,6 +16,7 @@ import numpy as np
 
 from mrsa_jax._prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import (
+    Groups,
     independent_rows,
     kernel_of,
     reduced_echelon,
@@ -24,7 +25,6 @@ from mrsa_jax.privacy.solver._exact import (
     solve_on,
     support_of,
 )
-from mrsa_jax.privacy.solver._groups import Groups
 from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT, product
 from mrsa_jax.privacy.solver._space import Vector
 

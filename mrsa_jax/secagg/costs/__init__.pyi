@@ -4,10 +4,10 @@ from ._bandwidth import (
     turbo_aggregate_bandwidth_bits as turbo_aggregate_bandwidth_bits,
     wire_terms as wire_terms,
 )
-from ._calibrate import calibrate as calibrate
 from ._latency import (
     LatencyModel as LatencyModel,
     OperationSeconds as OperationSeconds,
+    calibrate as calibrate,
     latency_model as latency_model,
     operation_seconds as operation_seconds,
     round_latency as round_latency,

@@ -16,23 +16,23 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._html import telling, told
+from mrsa_jax._statistics import binomial_interval
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.secagg.failures import _judging, _verdicts
-from mrsa_jax.secagg.failures._binomial import log_chance, log_sum
-from mrsa_jax.secagg.failures._monte_carlo import check_thresholds, rows_of_rates
-from mrsa_jax.secagg.failures._planting import (
+from mrsa_jax.secagg.failures._judging import (
     Planted,
     isolated_cuts,
     lost_secrets,
     plant_cuts,
     plant_lost_secrets,
 )
+from mrsa_jax.secagg.failures._monte_carlo import check_thresholds, rows_of_rates
+from mrsa_jax.secagg.failures._theory import log_chance, log_sum
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
 
 _PLANTED_BYTES = 2**6  # of a client's words and numbers, while its round is planted

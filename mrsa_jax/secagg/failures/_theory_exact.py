@@ -12,14 +12,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._checks import check_chance, check_integer
-from mrsa_jax.secagg.failures._binomial import (
+from mrsa_jax.secagg.failures._theory import (
+    _log_arrivals,
+    check_threshold,
     log_chance,
     log_factorials,
     log_sum,
     log_tail_above,
     log_tail_below,
 )
-from mrsa_jax.secagg.failures._theory import _log_arrivals, check_threshold
 
 
 def exact_reliability_union_bound(

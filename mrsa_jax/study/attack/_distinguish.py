@@ -15,9 +15,9 @@ from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import _gaussian, attacks, data, privacy
 from mrsa_jax._arrays import on_device
-from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._device import at_once, map_tiles
 from mrsa_jax._errors import require
+from mrsa_jax._statistics import binomial_interval
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study._attacks_on_sums import DistinguishConfig

@@ -10,7 +10,7 @@ from mrsa_jax import protocol, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.graphs._registry import Graph
-from mrsa_jax.secagg._admission import heeded, signing
+from mrsa_jax.secagg._aggregator_state import heeded, signing
 from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._progress import Progress, stages
 from mrsa_jax.study._secagg_config import SecaggConfig

@@ -21,6 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from mrsa_jax._compile_cache import locked, unlock
 from mrsa_jax._errors import (
     ConfigurationError,
     OutputExistsError,
@@ -28,7 +29,6 @@ from mrsa_jax._errors import (
     require,
     writing,
 )
-from mrsa_jax._locks import locked, unlock
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._made_by import changes

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._binomial import binomial_interval
-from mrsa_jax._student import half_interval
+from mrsa_jax._statistics import binomial_interval, half_interval
 
 if TYPE_CHECKING:
     import pandas as pd

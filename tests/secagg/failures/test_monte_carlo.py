@@ -14,9 +14,9 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax._arrays import on_device
-from mrsa_jax._binomial import binomial_interval
+from mrsa_jax._statistics import binomial_interval
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.secagg.failures import _judging, _planting, _verdicts
+from mrsa_jax.secagg.failures import _judging, _verdicts
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
 
@@ -408,10 +408,10 @@ def test_planted_rounds_hold_what_was_planted(backend, kind):
     graph, thresholds = mj.graphs.erdos_renyi(n, p), np.asarray([1, 2, 3, 2, 4, 1], np.int32)
     key = as_key(3)
     if kind == "cut":
-        rounds = _planting.plant_cuts(key, 0, count, _planting.isolated_cuts(n, p, q), q)
+        rounds = _judging.plant_cuts(key, 0, count, _judging.isolated_cuts(n, p, q), q)
     else:
-        table = _planting.lost_secrets(n, p, q, thresholds)
-        rounds = _planting.plant_lost_secrets(key, 0, count, table, p, q)
+        table = _judging.lost_secrets(n, p, q, thresholds)
+        rounds = _judging.plant_lost_secrets(key, 0, count, table, p, q)
     bytes_ = _judging.judge_planted(graph, rounds, thresholds, key, 0, count)
     drawn, _ = drawn_rounds(3, count, graph, mj.availability.independent_steps(q))
     for trial, (survivors, cut, client, row) in enumerate(zip(*rounds, strict=True)):

@@ -1,7 +1,7 @@
-"""Clients who drop out of each round independently, each at its own rate.
+"""Clients who stay away for a while: an on/off Markov chain for each.
 
-Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 - p_i,
-independently over clients and rounds. p_i -> `dropout_rate`.
+A departure from the papers' model, in which rounds do not depend on each other: devices that go
+offline stay so for some rounds, with the same long-run dropout rate. p_i -> `dropout_rate`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._arrays import on_device
+from mrsa_jax._arrays import number_or_vector, on_device
 from mrsa_jax._chance import check_chances, happens, spread, threshold, threshold_chance
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import as_key, client_words
 from mrsa_jax._tracing import needs_values, one_program
+
+# ---- Clients who drop out of each round independently, each at its own rate.
+#
+# Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 - p_i,
+# independently over clients and rounds. p_i -> `dropout_rate`.
 
 _WAYS = ("shuffled", "cyclic", "sorted")
 
@@ -146,3 +153,102 @@ def assign_rates(
         words = np.asarray(client_words(as_key(seed), num_clients))
         place = place[np.argsort(words, kind="stable")]
     return values[place]
+
+
+# ---- Clients who stay away for a while: an on/off Markov chain for each.
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Markov:
+    """On/off chains; build it with `markov`.
+
+    Attributes:
+        away: uint32, one for all clients or [N]: threshold of the stationary chance to be offline.
+        leave: uint32, threshold of the chance that an online client is offline in the next round.
+        back: uint32, threshold of the chance that an offline client is online in the next round.
+    """
+
+    __repr__ = brief
+
+    away: Array
+    leave: Array
+    back: Array
+    takes_trials: ClassVar[bool] = True
+
+    def for_clients(self, num_clients: int) -> Markov:
+        """Return the model with a chain for each of `num_clients` clients.
+
+        Raises:
+            ConfigurationError: If it holds chains of another number of clients.
+        """
+        return Markov(
+            *(spread(a, "dropout_rate", num_clients) for a in (self.away, self.leave, self.back))
+        )
+
+    @one_program
+    def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:
+        """Return who is online before the first round, from the stationary law of one trial."""
+        return ~happens(client_words(key, self.away.shape[-1]), self.away)
+
+    @one_program
+    def sample(
+        self, key: Key[Array, "*trials"], state: Bool[Array, " clients *trials"]
+    ) -> tuple[Bool[Array, " clients *trials"], Bool[Array, " clients *trials"]]:
+        """Move every chain one round on; return who is online, which is also the next state."""
+        words = client_words(key, self.away.shape[-1])
+        stays = ~happens(words, self.leave)
+        online = jnp.where(state, stays, happens(words, self.back))
+        return online, online
+
+
+@needs_values
+def markov(
+    dropout_rate: ArrayLike | Sequence[float | int], mean_absence: ArrayLike | Sequence[float | int]
+) -> Markov:
+    """Return the model in which each client is an on/off chain: absences last for a while.
+
+    For the same dropout rate, long absences leave the same few clients online round after round,
+    so histories repeat; compare with `independent` (the special case m = 1/(1 - p)). With p the
+    stationary chance to be offline and m the mean number of rounds that an absence lasts, an
+    offline client comes back with chance 1/m and an online one leaves with chance
+    p / ((1 - p) m). The first round is drawn from the stationary law, so every round has it; the
+    correlation of two rounds at distance d is (1 - 1/m - p/((1 - p) m))^d.
+
+    Args:
+        dropout_rate: p, stationary chance to be offline, in [0, 1]: a number or [N] of them.
+        mean_absence: m, mean length of an absence in rounds, at least 1 and at least p/(1 - p)
+            (shorter ones cannot make up the rate; p = 1 is always offline): a number or [N].
+
+    Returns:
+        The model, a pytree; its numbers are data.
+
+    Raises:
+        ConfigurationError: If a rate is outside [0, 1], an absence too short or not finite, or
+            two vectors differ in length.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> history = mj.selection.rollout(
+        ...     0, mj.selection.bernoulli(2, 1.0), markov([0.0, 1.0], 5.0), num_rounds=3)
+        >>> history.tolist()
+        [[True, False], [True, False], [True, False]]
+
+    Source: none of the papers; Multi-RoundSecAgg, Section 4, assumes independent rounds.
+    """
+    p = check_chances(dropout_rate, "dropout_rate")
+    m = number_or_vector(mean_absence, "mean_absence")
+    bad = m[~(m >= 1.0)]
+    require(bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist())
+    fits = p.ndim == 0 or m.ndim == 0 or p.size == m.size
+    rule = "must be one number or as many as `dropout_rate`"
+    require(fits, "mean_absence", rule, f"{m.size} numbers", f"{p.size} rates")
+    p, m = np.broadcast_arrays(p, m)
+    always = p == 1.0
+    back = np.where(always, 0.0, 1.0 / m)
+    leave = np.where(always, 1.0, p / np.where(always, 1.0, (1.0 - p) * m))
+    short = leave > 1.0 + 1e-9
+    rule = "must be at least p / (1 - p) rounds for a `dropout_rate` of p"
+    require(not short.any(), "mean_absence", rule, *m[short][:1].tolist(), *p[short][:1].tolist())
+    chances = (p, np.minimum(leave, 1.0), back)
+    return Markov(*(on_device(threshold(np.asarray(chance))) for chance in chances))

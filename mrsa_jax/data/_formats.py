@@ -1,0 +1,238 @@
+"""Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.
+
+A file is two zero bytes, a type code, the number of axes, each axis as a big-endian uint32, and
+the values in row-major order. Source: LeCun's description beside the MNIST files.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_jax._errors import ConfigurationError, DataNotFoundError, require
+from mrsa_jax._untrusted import read_bytes
+
+# ---- Reader of the binary versions of CIFAR-10 and CIFAR-100.
+#
+# A record is one label byte (CIFAR-100: coarse label, then fine label) and 3,072 bytes: the red,
+# green and blue planes of 32x32 pixels, row by row. Source: Krizhevsky's description of the files.
+
+_SIDE = 32
+_PIXELS = 3 * _SIDE * _SIDE
+
+
+class CifarFormat(NamedTuple):
+    """Names and label bytes of one of the two sets.
+
+    Attributes:
+        name: `"cifar10"` or `"cifar100"`.
+        folder: Name of the folder in its archive.
+        train: Training files.
+        test: Test file.
+        label_classes: Classes of each label byte; the last is the label that is used.
+    """
+
+    name: str
+    folder: str
+    train: tuple[str, ...]
+    test: str
+    label_classes: tuple[int, ...]
+
+
+_FORMATS = (
+    CifarFormat(
+        "cifar10",
+        "cifar-10-batches-bin",
+        tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+        "test_batch.bin",
+        (10,),
+    ),
+    CifarFormat("cifar100", "cifar-100-binary", ("train.bin",), "test.bin", (20, 100)),
+)
+
+
+def find_cifar(directory: pathlib.Path) -> tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]:
+    """Find which set a folder holds, itself or in its archive's folder, and the files of it.
+
+    Returns:
+        The format, the folder, and the training files followed by the test file.
+
+    Raises:
+        DataNotFoundError: If it holds neither set, or not all files of one; says what is missing.
+        ConfigurationError: If it holds both.
+    """
+    found: list[tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]] = []
+    missing: list[str] = []
+    for kind in _FORMATS:
+        for folder in (directory, directory / kind.folder):
+            paths = [folder / name for name in (*kind.train, kind.test)]
+            absent = [path.name for path in paths if not path.is_file()]
+            if not absent:
+                found.append((kind, folder, paths))
+            elif len(absent) < len(paths):
+                missing += [f"{folder / name} is missing" for name in absent]
+    names = " and ".join(kind.name for kind, _, _ in found)
+    require(len(found) <= 1, "directory", "must hold one CIFAR set, not both", f"{names} there")
+    if found:
+        return found[0]
+    raise DataNotFoundError(
+        f"no CIFAR data set in {directory}: {'; '.join(missing) or _looked_for()}{_hint(directory)}"
+    )
+
+
+def read_cifar(kind: CifarFormat, paths: list[pathlib.Path]) -> dict[str, np.ndarray]:
+    """Read the training files and the test file of one set.
+
+    Raises:
+        ConfigurationError: If a file is not a whole number of records, or a label lies outside
+            its classes; names the file.
+    """
+    parts = [_read_file(kind, path) for path in paths]
+    return {
+        "train_inputs": np.concatenate([images for images, _ in parts[:-1]]),
+        "train_labels": np.concatenate([labels for _, labels in parts[:-1]]),
+        "test_inputs": parts[-1][0],
+        "test_labels": parts[-1][1],
+        "num_classes": np.asarray(kind.label_classes[-1]),
+    }
+
+
+def _read_file(kind: CifarFormat, path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+    num_labels = len(kind.label_classes)
+    record = num_labels + _PIXELS
+    size = path.stat().st_size
+    require(
+        size > 0 and size % record == 0,
+        str(path),
+        f"must hold a whole number of {kind.name} records of {record} bytes",
+        f"{size} bytes",
+    )
+    records = np.fromfile(path, np.uint8).reshape(-1, record)
+    for byte, num_classes in enumerate(kind.label_classes):
+        largest = int(records[:, byte].max())
+        rule = f"must hold labels in [0, {num_classes}) in byte {byte} of each record"
+        require(largest < num_classes, str(path), rule, largest)
+    planes = records[:, num_labels:].reshape(-1, 3, _SIDE, _SIDE)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, num_labels - 1].copy()
+
+
+def _looked_for() -> str:
+    sets = (f"{', '.join((*kind.train, kind.test))} ({kind.name})" for kind in _FORMATS)
+    return f"looked for {', or '.join(sets)}"
+
+
+def _hint(directory: pathlib.Path) -> str:
+    names = ("data_batch_1", "train", "cifar-10-batches-py", "cifar-100-python")
+    if any((directory / name).exists() for name in names):
+        return "; these look like the Python version's files: the binary version is needed"
+    return ""
+
+
+# ---- Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.
+
+_MOST_BYTES = 2**32
+_MOST_AXES = 8
+_TYPES: dict[int, np.dtype[Any]] = {
+    0x08: np.dtype(">u1"),
+    0x09: np.dtype(">i1"),
+    0x0B: np.dtype(">i2"),
+    0x0C: np.dtype(">i4"),
+    0x0D: np.dtype(">f4"),
+    0x0E: np.dtype(">f8"),
+}
+_STEMS = (
+    ("train-images", "idx3"),
+    ("train-labels", "idx1"),
+    ("t10k-images", "idx3"),
+    ("t10k-labels", "idx1"),
+)
+
+
+def read_idx(path: pathlib.Path) -> np.ndarray:
+    """Read one IDX file, gzipped or not (told by its first bytes, not by its name).
+
+    Raises:
+        ConfigurationError: If the file is not a complete IDX file.
+    """
+    try:
+        data = read_bytes(path, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"`{path}` must be a whole file, plain or by gzip; got {error}"
+        ) from error
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
+        raise ConfigurationError(
+            f"`{path}` must be an IDX file (two zero bytes and a type code first); got {data[:4]!r}"
+        )
+    dtype, num_axes = _TYPES[data[2]], data[3]
+    start = 4 + 4 * num_axes
+    header = np.frombuffer(data[4:start].ljust(4 * num_axes, b"\0"), ">u4")
+    shape = tuple(int(length) for length in header)
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(data) < start or len(data) != expected:
+        raise ConfigurationError(
+            f"`{path}` must hold {expected} bytes, as its header says; got {len(data)}"
+        )
+    if num_axes > _MOST_AXES:
+        raise ConfigurationError(f"`{path}` must have at most {_MOST_AXES} axes; got {num_axes}")
+    values = np.frombuffer(data, dtype, offset=start)
+    return values.reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def read_idx_directory(
+    directory: pathlib.Path,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Read the four standard files: training images and labels, test images and labels.
+
+    Raises:
+        DataNotFoundError: If a file is missing; names what was looked for.
+        ConfigurationError: If a file is broken, or the files do not belong together.
+    """
+    paths = [_find(directory, stem, axes) for stem, axes in _STEMS]
+    found = idx_files(directory)
+    if len(found) < len(paths):
+        missing = [
+            _candidates(*names)[0]
+            for names, path in zip(_STEMS, paths, strict=True)
+            if path is None
+        ]
+        raise DataNotFoundError(
+            f"no IDX data set in {directory}: looked for {', '.join(missing)} "
+            "(plain or with .gz; '.idx3-ubyte' for '-idx3-ubyte' will do). The files are those of "
+            "MNIST and Fashion-MNIST; the system package dataset-fashion-mnist of Debian and "
+            "Ubuntu installs the latter under /usr/share/datasets/fashion-mnist"
+        )
+    train_images, train_labels, test_images, test_labels = map(read_idx, found)
+    _check_pair(found[0], train_images, train_labels)
+    _check_pair(found[2], test_images, test_labels)
+    return train_images, train_labels, test_images, test_labels
+
+
+def idx_files(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Return those of the four standard files that a folder has."""
+    paths = [_find(directory, stem, axes) for stem, axes in _STEMS]
+    return [path for path in paths if path is not None]
+
+
+def _check_pair(path: pathlib.Path, images: np.ndarray, labels: np.ndarray) -> None:
+    is_uint8 = images.dtype == np.uint8 and labels.dtype == np.uint8
+    if not is_uint8 or images.ndim not in (3, 4) or labels.shape != images.shape[:1]:
+        raise ConfigurationError(
+            f"`{path}` must hold one uint8 image for each uint8 label; "
+            f"got {images.dtype} {images.shape} and {labels.dtype} {labels.shape}"
+        )
+
+
+def _candidates(stem: str, axes: str) -> list[str]:
+    plain = [f"{stem}-{axes}-ubyte", f"{stem}.{axes}-ubyte"]
+    return plain + [f"{name}.gz" for name in plain]
+
+
+def _find(directory: pathlib.Path, stem: str, axes: str) -> pathlib.Path | None:
+    for name in _candidates(stem, axes):
+        if (directory / name).is_file():
+            return directory / name
+    return None
