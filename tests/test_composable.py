@@ -943,15 +943,21 @@ def test_runs_inside_transformations(family: str, checks_varying: bool) -> None:
 
 
 def _runs_everywhere(row: Row, check_vma: bool) -> None:
-    # inside `jit`, and each device of `shard_map` traces one call as it is
+    # one program of all: `jit` of `shard_map`, each of whose devices maps over both calls
     def everywhere(*arrays: Any) -> Any:
-        return jax.vmap(row.call)(*arrays), _sharded(row, check_vma)(*arrays)
+        cut = PartitionSpec("calls")
+        mapped = jax.shard_map(
+            jax.vmap(row.call), mesh=_mesh(), in_specs=cut, out_specs=cut, check_vma=check_vma
+        )
+        return mapped(*jax.tree.map(lambda leaf: leaf[np.asarray(order)], arrays))
 
-    mapped, sharded = jax.jit(everywhere)(*row.arrays)
+    order = (0, 1, 1, 0)
+    found = jax.jit(everywhere)(*row.arrays)
     outside = [row.call(*_call(row.arrays, index)) for index in range(2)]
-    for index in range(2):
-        _compare(_call(mapped, index), outside[index])
-        _compare(_call(sharded, index), outside[index])
+    for place, index in enumerate(order):
+        _compare(_call(found, place), outside[index])
+    # and each device may take one call as it is
+    jax.eval_shape(_sharded(row, check_vma), *row.arrays)
     if len(row.arrays) > 1:  # one argument traced, the others known
         for place in range(len(row.arrays)):
             call, array = _traced_at(row, place)
