@@ -82,7 +82,7 @@ ROOMS = {
     "privacy": ("logs", "solver", ""),
     "secagg": ("", "costs", "failures"),
     "federated": ("conv", "programs", ""),
-    "study": ("", "secagg", "attack", "audit", "advice", "sweeps"),
+    "study": ("", "secagg", "attack", "advice", "sweeps"),
     "live": ("", "fedjax", "flower", "nvflare", "pfl"),
     "mrsa_papers": ("harness", "multiround", "ccesa", "heterosag", ""),
 }

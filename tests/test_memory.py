@@ -13,7 +13,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, _memory
 from mrsa_jax.cli import main
-from mrsa_jax.study import PopulationConfig, SimulateConfig, _memory as study_memory
+from mrsa_jax.study import PopulationConfig, SimulateConfig, _simulate_points
 
 UNITS = {"MiB": 2**20, "GiB": 2**30}
 
@@ -118,7 +118,7 @@ def test_what_no_machine_has_is_refused_at_once(capsys: pytest.CaptureFixture[st
 def test_need_grows_with_clients_and_not_with_pairs_of_them() -> None:
     def needed(clients: int, rounds: int = 20) -> int:
         population = PopulationConfig(num_clients=clients, cohort_size=100)
-        return study_memory.simulate_bytes(
+        return _simulate_points.simulate_bytes(
             SimulateConfig(rounds=rounds, trials=50, population=population)
         )
 

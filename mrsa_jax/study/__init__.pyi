@@ -1,4 +1,3 @@
-from ._advise_config import AdviseConfig as AdviseConfig
 from ._attack_rows import SumsOfRounds as SumsOfRounds
 from ._attacks_on_models import (
     GradientsConfig as GradientsConfig,
@@ -12,8 +11,12 @@ from ._attacks_on_sums import (
     DistinguishConfig as DistinguishConfig,
     LeastSquaresConfig as LeastSquaresConfig,
 )
-from ._audit_config import AuditConfig as AuditConfig
 from ._cite import cite as cite
+from ._commands import (
+    AdviseConfig as AdviseConfig,
+    AuditConfig as AuditConfig,
+    SecaggConfig as SecaggConfig,
+)
 from ._compare import compare as compare, from_histories as from_histories
 from ._config import (
     AggregationConfig as AggregationConfig,
@@ -35,8 +38,7 @@ from ._load import load_config as load_config, to_dict as to_dict, to_toml as to
 from ._progress import Progress as Progress
 from ._report_folder import report as report
 from ._run import check as check, run as run, run_and_save as run_and_save
-from ._secagg_config import SecaggConfig as SecaggConfig
 from ._store import open_study as open_study
 from ._summary import sentences as sentences, summarise as summarise
-from .advice._door import advise as advise
+from .advice._run import advise as advise
 from .sweeps._engine import sweep as sweep

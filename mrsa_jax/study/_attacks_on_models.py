@@ -17,7 +17,7 @@ from mrsa_jax.study._attack_rows import (
     late,
     plain,
 )
-from mrsa_jax.study._training_config import ModelName
+from mrsa_jax.study._tables import ModelName
 
 _MethodName = Annotated[Literal["cosine", "euclidean"], Cites(
     cosine="gradient inversion: geiping2020inverting",

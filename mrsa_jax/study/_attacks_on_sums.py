@@ -11,7 +11,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._flags import Count, File, Folder
 from mrsa_jax.study._attack_rows import AttackRow, SumsOfRounds, late, plain
 from mrsa_jax.study._config import parse_scheme
-from mrsa_jax.study._training_config import ModelName
+from mrsa_jax.study._tables import ModelName
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from mrsa_jax._checks import check_size
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._selector import check_selector
 from mrsa_jax.study import _accessor, _build, _cite, _trial
-from mrsa_jax.study._scheme_index import find_schemes
+from mrsa_jax.study._accessor import find_schemes
 from mrsa_jax.study._variables import (
     EVERYTHING,
     coordinates,

@@ -16,9 +16,14 @@ from typing import Any, Literal
 from mrsa_jax._html import Shown
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study._load import to_dict
-from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
-from mrsa_jax.study._segment_config import SegmentConfig
-from mrsa_jax.study._training_config import DataConfig, ResourceConfig, TrainingConfig
+from mrsa_jax.study._tables import (
+    AggregationConfig,
+    DataConfig,
+    ProtocolConfig,
+    ResourceConfig,
+    SegmentConfig,
+    TrainingConfig,
+)
 
 # what all of this family takes of schemes, it takes from here
 parse_scheme, scheme_label, with_fields = Scheme.parse, Scheme.label_of, Scheme.filled

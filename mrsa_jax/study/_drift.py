@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import privacy, selection
-from mrsa_jax.study._played import Played
+from mrsa_jax.study._training_setting import Played
 
 if TYPE_CHECKING:
     from mrsa_jax.federated import Drift, TrainingResult

@@ -19,7 +19,7 @@ from mrsa_jax.plotting._chart import ALL
 from mrsa_jax.plotting._points import shown_scale
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart_look import Series, asset
-from mrsa_jax.study._cost import HEADINGS, cost_charts, heading
+from mrsa_jax.study._points import HEADINGS, cost_charts, heading
 from mrsa_jax.study._svg import drawn
 
 if TYPE_CHECKING:

@@ -16,9 +16,15 @@ from mrsa_jax._errors import ConfigurationError, require, shortened
 from mrsa_jax._plugins import own_row
 from mrsa_jax.selection import Fairness
 from mrsa_jax.study import _attacks_on_models, _attacks_on_sums
-from mrsa_jax.study._advise_config import AdviseConfig, check_advise
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
-from mrsa_jax.study._audit_config import AuditConfig, check_audit
+from mrsa_jax.study._commands import (
+    AdviseConfig,
+    AuditConfig,
+    SecaggConfig,
+    check_advise,
+    check_audit,
+    check_secagg,
+)
 from mrsa_jax.study._config import (
     DemoConfig,
     SimulateConfig,
@@ -29,7 +35,6 @@ from mrsa_jax.study._config import (
     with_fields,
 )
 from mrsa_jax.study._load import check_types
-from mrsa_jax.study._secagg_config import SecaggConfig, check_secagg
 from mrsa_jax.study._validate import check_study
 
 if TYPE_CHECKING:
@@ -158,9 +163,9 @@ KINDS: dict[str, Kind] = {
         Kind("simulate", SimulateConfig, check_study, "_study", "_simulate_points",
              _SimulatePoint, _schemes),
         Kind("train", TrainConfig, check_study, "_study", "_train_points", _TrainPoint, _scheme),
-        Kind("secagg", SecaggConfig, check_secagg, "secagg._run", "secagg._points",
+        Kind("secagg", SecaggConfig, check_secagg, "secagg._round", "secagg._points",
              _SecaggPoint, _trials),
-        Kind("audit", AuditConfig, check_audit, "audit._run"),
+        Kind("audit", AuditConfig, check_audit, "_audit"),
         Kind("advise", AdviseConfig, check_advise, "advice._run"),
         *map(_attack, (*_attacks_on_sums.ROWS, *_attacks_on_models.ROWS)),
     )

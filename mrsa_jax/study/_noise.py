@@ -13,12 +13,12 @@ import numpy as np
 
 from mrsa_jax import dp, privacy
 from mrsa_jax._device import at_once
+from mrsa_jax.study._build import build_mechanism
 from mrsa_jax.study._config import AggregationConfig, DemoConfig, TrainConfig
-from mrsa_jax.study._mechanism import build_mechanism
 
 if TYPE_CHECKING:
     from mrsa_jax.federated import TrainingResult
-    from mrsa_jax.study._played import Played
+    from mrsa_jax.study._training_setting import Played
 
 _HISTORY = "of a client's whole history of updates, against a server that knows who took part"
 _FACTS = {

@@ -21,10 +21,9 @@ from mrsa_jax._errors import require, writing
 from mrsa_jax._html import settings_rows, shown, tidy
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _chart_look
-from mrsa_jax.study._chart_look import Series, asset
+from mrsa_jax.study._chart_look import Series, asset, drawing_colours, read_drawing
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._svg import drawn
-from mrsa_jax.study._vector import drawing_colours, read_drawing
 
 _MOST_ROWS = 400
 _TALL = 25  # rows of a table that scrolls inside the page

@@ -1,19 +1,251 @@
-"""What draws the figures of attacks, audits and advices, from what their folders hold too."""
+"""What draws the figures of attacks, audits and advices, and those of any finished folder anew.
+
+Everything is drawn from what a folder holds; nothing is run again.
+"""
 
 from __future__ import annotations
 
 import functools
+import pathlib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrsa_jax import plotting
-from mrsa_jax.plotting._attacks import Rows
+from mrsa_jax._errors import ConfigurationError, writing
+from mrsa_jax._html import number
+from mrsa_jax.plotting._attacks import (
+    Rows,
+    errors_chart,
+    errors_line,
+    members_chart,
+    rates_chart,
+    size,
+    spoken,
+)
 from mrsa_jax.plotting._axes import draw
-from mrsa_jax.study._attack_charts import attack_charts
+from mrsa_jax.plotting._chart import Chart
+from mrsa_jax.plotting._colours import CHANCE
+from mrsa_jax.study._chart_look import Series
+from mrsa_jax.study._run_folder import read_json, read_part
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ERRORS = "errors"
+FOUND = "true_against_false_positives"
+"""Names of an attack's figures, which its page draws itself."""
+
+_MOST_WORDS = 5  # numbers of a summary that stand in the line of what was attacked
+_RATES = {"fpr", "tpr", "lower", "upper", "mu", "scheme", "others", "whose"}
+_TOLD_AT = 0.1  # rate of false positives that a verdict is about
+_OFTEN = 0.5  # rate of true positives there from which on it is a bad one
+_ERRORS = (
+    "Relative squared error of each client's update as it was reconstructed, clients in the order "
+    "of their errors; 1 means nothing was learnt beyond zero. Errors below 1e-12 stand there."
+)
+
+
+def attack_series(summary: Rows, scores: Rows) -> list[Series]:
+    """Return a line for each scheme that was attacked; none where something else was.
+
+    Args:
+        summary: A row for each thing that was attacked.
+        scores: Those behind it.
+    """
+    by_scheme: dict[str, list[Mapping[str, Any]]] = {}
+    for row in summary:
+        if "scheme" in row:
+            by_scheme.setdefault(str(row["scheme"]), []).append(row)
+    if is_told_apart(scores):
+        chance = Series(CHANCE, None, "finds as often as it gives false alarms", is_scheme=False)
+        return [*(_found(label, rows, scores) for label, rows in by_scheme.items()), chance]
+    if _is_of_members(summary):
+        return [_method(name, summary) for name in dict.fromkeys(row["method"] for row in summary)]
+    if len(by_scheme) < len(summary):
+        return []
+    return [Series(label, _exposed(row), _words(row)) for label, (row,) in by_scheme.items()]
+
+
+def attack_verdicts(summary: Rows, scores: Rows) -> list[tuple[str, str, str]]:
+    """Return verdicts where what was attacked is no scheme: kind, word, and on what.
+
+    Args:
+        summary: A row for each thing that was attacked.
+        scores: Those behind it.
+    """
+    told = []
+    for row in summary:
+        if {"seen", "identified", "classes", "by_chance"} <= set(row):
+            is_much = size(row["identified"]) >= 2 * size(row["by_chance"])
+            word = f"{number(row['identified'])} of {number(row['classes'])} recognized"
+            told.append(("bad" if is_much else "good", word, f"seen: {row['seen']}"))
+        elif {"seen", "psnr_db"} <= set(row):
+            word = f"{number(size(row['psnr_db']), 3)} dB"  # infinite where nothing differs
+            told.append(("told", word, f"likeness of what was recovered, seen: {row['seen']}"))
+    for row in scores:
+        if {"pads", "recovered"} <= set(row):
+            is_bad = bool(row["recovered"])
+            word = "recovered" if is_bad else "not recovered"
+            told.append(("bad" if is_bad else "good", word, f"the target's update; {row['pads']}"))
+    return told
+
+
+def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
+    """Return the charts of an attack by name; none where there are neither errors nor rates.
+
+    Args:
+        summary: A row for each thing that was attacked.
+        scores: A row for each client, or for each rate of false positives.
+    """
+    if is_told_apart(scores):
+        kinds = list(dict.fromkeys(str(row["others"]) for row in scores))
+        return {
+            f"{FOUND}_{kind}" if len(kinds) > 1 else FOUND: rates_chart(
+                [row for row in scores if row["others"] == kind], kind
+            )
+            for kind in kinds
+        }
+    if _is_of_members(summary):
+        return {"auc": members_chart(summary)}
+    errors: dict[str, list[Any]] = {}
+    for row in scores:
+        if "scheme" in row and "error" in row:
+            value = np.nan if row["error"] is None else row["error"]
+            errors.setdefault(str(row["scheme"]), []).append(value)
+    lines = [errors_line(label, own) for label, own in errors.items() if np.isfinite(own).any()]
+    chart = errors_chart("Errors of what was reconstructed", _ERRORS, lines)
+    return {ERRORS: chart} if lines else {}
+
+
+def is_told_apart(scores: Rows) -> bool:
+    """Return whether scores are rates of true and false positives."""
+    return bool(scores) and set(scores[0]) >= _RATES
+
+
+def _is_of_members(summary: Rows) -> bool:
+    return bool(summary) and {"method", "seen", "auc"} <= set(summary[0])
+
+
+def _method(name: Any, summary: Rows) -> Series:
+    """Return how well a method tells members, of each thing that the server may see."""
+    own = [row for row in summary if row["method"] == name]
+    words = ", ".join(f"{row['seen']} {size(row['auc']):.2f}" for row in own)
+    return Series(spoken(name), None, f"AUC: {words}", is_scheme=False)
+
+
+def _found(label: str, rows: Rows, scores: Rows) -> Series:
+    """Return how often what was done to a scheme's clients is found, at some false alarms."""
+    own = [row for row in scores if row["scheme"] == label]
+    rate = min((float(row["fpr"]) for row in own), key=lambda one: abs(one - _TOLD_AT), default=0.0)
+    found = [row for row in own if float(row["fpr"]) == rate]
+    parts = []
+    for whose in dict.fromkeys(str(row["whose"]) for row in found):
+        shares = [100 * float(row["tpr"]) for row in found if row["whose"] == whose]
+        low, high = (f"{end:.3g}" for end in (min(shares), max(shares)))
+        parts.append(f"{whose} client found in {low if low == high else f'{low} to {high}'} %")
+    words = f"{', '.join(parts)}, at {100 * rate:.3g} % false alarms"
+    if all("ledger_mu" in row and "lower" in row for row in rows):
+        measured = [row for row in rows if row["lower"] is not None]  # else -inf: nothing refuted
+        above = any(float(row["lower"]) > size(row["ledger_mu"]) for row in measured)
+        strange = any("NOISE" in str(row.get("verdict", "")) for row in rows)
+        told = ("bad", "noise not as planned") if strange else ("good", "within the ledger")
+        told = ("bad", "above the ledger") if above else told
+        return Series(label, told, words)
+    most = max((float(row["tpr"]) for row in found), default=0.0)
+    return Series(label, ("bad" if most >= _OFTEN else "fair", f"found {100 * most:.3g} %"), words)
+
+
+def _exposed(row: Mapping[str, Any]) -> tuple[str, str] | None:
+    for name in ("exposed", "recovered"):
+        count = row.get(name)
+        if isinstance(count, int) and not isinstance(count, bool):
+            return ("bad", name) if count else ("good", f"nobody {name}")
+    return None
+
+
+_FIRST = ("recovered", "exposed", "mean_error", "median_error", "strong_T", "rank")
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    """Return what is said of a scheme in a line: what was recovered comes first."""
+    names = [*(name for name in _FIRST if name in row), *(n for n in row if n not in _FIRST)]
+    numbers = [
+        f"{spoken(name)} {number(row[name], 3)}"
+        for name in names
+        if isinstance(row[name], int | float) and not isinstance(row[name], bool)
+    ]
+    return "; ".join(numbers[:_MOST_WORDS])
+
+
+def redraw(folder: pathlib.Path, column: Any) -> tuple[pathlib.Path, ...]:
+    """Draw a folder's figures again as PNG, SVG and PDF, and return the PNGs.
+
+    A study's are those that its command drew. A sweep, whose command draws none, gets one of each
+    quantity on its page, and its points as `points.csv`.
+
+    Args:
+        folder: Complete folder of a command.
+        column: "single" or "double".
+
+    Raises:
+        ConfigurationError: If the width is unknown, or nothing in the folder is drawn from
+            numbers: a reproduction's figures are as wide as their panels, images as their pixels.
+        StoreError: If they cannot be written.
+    """
+    with plotting.style(column), writing(folder):
+        if (folder / "results.zarr").is_dir():
+            return _of_results(folder)
+        plots = _plots(folder)
+        if not plots:
+            raise ConfigurationError(
+                "`column` must be left out where figures are not drawn from numbers of the folder, "
+                "as those of reproduce (several panels wide) and of images; got "
+                f"{column!r} for {str(folder)!r}"
+            )
+        return _saved(plots, folder)
+
+
+def _saved(plots: Plots, folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    return tuple(
+        plotting.save_figure(plot, folder / name, apart=True)[0] for name, plot in plots.items()
+    )
+
+
+def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    """Draw a study's figures, or a sweep's."""
+    from mrsa_jax.study._store import open_study
+
+    results = open_study(folder).load()
+    if (read_json(folder / "study.json") or {}).get("command") != "sweep":
+        return tuple(plotting.save_study_figures(results, folder).values())
+    from mrsa_jax.study import _points
+    from mrsa_jax.study._report_sweep import default_axes, sweep_charts
+
+    table = _points.points(results)
+    x, hue = default_axes(results, table)
+    charts = sweep_charts(results, table, x, hue)
+    table.to_csv(folder / "points.csv", index=False)
+    return _saved({name: functools.partial(draw, own) for name, own in charts.items()}, folder)
+
+
+def _plots(folder: pathlib.Path) -> Plots:
+    """Return what draws the figures of a folder without a data set."""
+    if (folder / "scores.json").is_file():
+        content = read_part(folder / "scores.json", "summary", "scores")
+        return attack_plots(content["summary"], content["scores"])
+    if (folder / "advice.json").is_file():
+        return advice_plots(read_part(folder / "advice.json", "options")["options"])
+    if (folder / "recipe.csv").is_file():  # of an audit in which somebody took part
+        import pandas as pd
+
+        found = read_part(folder / "audit.json", "findings")["findings"]
+        rounds = pd.read_csv(folder / "rounds.csv")
+        return audit_plots(rounds, found.get("num_clients"), is_exposed=bool(found["exposed"]))
+    return {}
+
 
 Plots = dict[str, Callable[..., Any]]
 """What draws a figure on the axes `ax`, by name."""

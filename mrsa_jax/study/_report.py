@@ -1,10 +1,11 @@
-"""The report of a study: one HTML page that needs nothing beside it."""
+"""The report of a study, with its noise and drift: one HTML page that needs nothing beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tyro
 
 from mrsa_jax._html import hidden_words, number, plain_settings, tidy
@@ -12,7 +13,6 @@ from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.study import _points, _summary
 from mrsa_jax.study._chart_look import Series, legend
-from mrsa_jax.study._cost import cost_charts
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import (
     Section,
@@ -26,13 +26,112 @@ from mrsa_jax.study._page import (
     provenance_section,
     settings_section,
 )
+from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
-from mrsa_jax.study._report_drift import drift_section
-from mrsa_jax.study._report_noise import noise_section
 from mrsa_jax.study._summary import Row
 
 if TYPE_CHECKING:
     import xarray as xr
+
+_HEADINGS = ("Scheme", "Strong T", "Accuracy", "Epsilon (proven)", "Mean if Gaussian",
+             "Worst if Gaussian", "... as planned", "Worst mu", "Step", "Wrapped")  # fmt: skip
+_WHO = (
+    "Protected is each client's whole history: whether all its updates were what they were, or "
+    "zero. Against: the server, which sees each sum and who is in it, and everybody who sees "
+    "models or what is made of them; so no amplification by sampling is claimed, whatever the "
+    "scheme draws. Not against: the client's own device, nor clients who tell the server their "
+    "noise, whose shares are then lost to the others (mrsa_jax.dp.ledger counts with them). "
+    "Not counted: that a client took part at all."
+)
+_HOW = (
+    "Each client clips its update to the norm, turns it, rounds it to a lattice and adds its share "
+    "of integer noise before it pads. With segments it sums each on its group's lattice, without "
+    "turning it, and a round counts by that sum of a client's with the fewest noises: the clip "
+    "bounds what all its sums tell together. A sum of fewer survivors than planned has less noise, "
+    "which the realised epsilon counts; the planned one is of the same sums with all their noise. "
+    "Epsilon (proven) is a bound on every client's, by Renyi divergences, for the integers that "
+    "are really drawn. If noise were Gaussian, a client's history would be as hard to tell from "
+    "none as a Gaussian shifted by mu: the figures headed so are of that, and no guarantee. "
+    "Step: of the coarsest lattice, in units of updates. Wrapped: coordinates of all sums that "
+    "noise took out of the ring's window; those are decoded wrongly, and cost accuracy but no "
+    "privacy."
+)
+
+
+def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
+    """Return accuracy beside epsilon, and who is protected; "" without noise."""
+    title = "Differential privacy"
+    if "epsilon" not in results:
+        return Section(title, "")
+    lines = []
+    for row in rows:
+        own = results.sel(scheme=row.scheme)
+        numbers = (row.epsilon_proven, row.epsilon_mean, row.epsilon_worst, row.planned_epsilon,
+                   float(own["mu"].max()), float(own["noise_step"]))  # fmt: skip
+        strong = "-" if row.strong_privacy is None else str(row.strong_privacy)
+        told = (row.scheme, strong, f"{row.percent_right:.1f} %", *map(number, numbers))
+        lines.append((*told, str(row.wrapped_coordinates)))
+    caption = f"After the last round, at delta {rows[0].target_delta:g}"
+    table = data_table(_HEADINGS, lines, caption)
+    return Section(title, f'<p>{tidy(_WHO)}</p>{table}<p class="note">{tidy(_HOW)}</p>')
+
+
+_MEASURED = ("spread", "lasting", "memory")
+_BESIDE = {
+    "Strong T": "strong_privacy",
+    "Weak T": "weak_privacy",
+    "Hidden among (worst)": "hidden_among_worst",
+    "Hidden among (median)": "hidden_among_median",
+    "Bits (worst)": "bits_worst",
+    "Bits (median)": "bits_median",
+    "Spread s": "update_spread",
+    "Lasting share": "update_lasting",
+    "Memory rho": "update_memory",
+}
+_ASSUMED = (
+    "Measured on up to 64 coordinates of each layer of every update, around the mean of its "
+    "round's clients. A share of an update's variance lasts, and its correlation falls by the "
+    "memory rho in each round; the rest is fresh. Both are fitted to the correlation of a client's "
+    "updates so many rounds apart; the figure shows how well. Assumed, not shown: one spread, "
+    "share and memory for all clients and within a layer, the same in all rounds (the spread is an "
+    "average of rounds that may differ), and Gaussian updates for the bits. Without noise in the "
+    "sums the spread changes no bit; noise would lower them. So this is no guarantee."
+)
+
+
+def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
+    """Return T, hidden among and bits side by side, and the drift by layer; "" if not measured."""
+    title = "How updates drift"
+    if "layer_memory" not in results:
+        return Section(title, "")
+    lines = []
+    for label in results["scheme"].values:
+        own = results.sel(scheme=label)
+        whole = [("all", *(float(own[f"update_{name}"]) for name in _MEASURED))]
+        layers = zip(own["layer"].values, *(own[f"layer_{name}"].values for name in _MEASURED),
+                     strict=True)  # fmt: skip
+        for name, *found in (*whole, *layers):
+            lines.append((str(label), str(name), *map(_number, found)))
+    side_by_side = data_table(
+        ("Scheme", *_BESIDE), [(row.scheme, *_beside(row)) for row in rows],
+        "What a server learns: of what stays the same (T, hidden among), and of what drifts (bits)",
+    )  # fmt: skip
+    headings = ("Scheme", "Layer", "Spread s", "Lasting share", "Memory rho")
+    by_layer = data_table(headings, lines, "Clients' updates, by layer")
+    return Section(title, f'{side_by_side}{by_layer}<p class="note">{tidy(_ASSUMED)}</p>')
+
+
+def _beside(row: Row) -> list[str]:
+    values = [getattr(row, name, None) for name in _BESIDE.values()]
+    return [
+        "-" if value is None else number(value) if isinstance(value, float) else str(value)
+        for value in values
+    ]
+
+
+def _number(value: float) -> str:
+    return number(float(value)) if np.isfinite(value) else "-"
+
 
 _FORMS = {
     "Scheme": "{row.scheme}",

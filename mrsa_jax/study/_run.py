@@ -13,12 +13,10 @@ from mrsa_jax.study._progress import Progress, checked_progress
 if TYPE_CHECKING:
     import xarray as xr
 
-    from mrsa_jax.study._advise_config import AdviseConfig
     from mrsa_jax.study._attack_rows import AttackSettings
-    from mrsa_jax.study._audit_config import AuditConfig
+    from mrsa_jax.study._commands import AdviseConfig, AuditConfig, SecaggConfig
     from mrsa_jax.study._config import Config
     from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
-    from mrsa_jax.study._secagg_config import SecaggConfig
 
 
 def check(config: Any) -> None:

@@ -22,10 +22,9 @@ from mrsa_jax.availability import assign_rates
 from mrsa_jax.data import ClientData
 from mrsa_jax.selection import RoundHistory, Selector
 from mrsa_jax.study import _trial
-from mrsa_jax.study._build import sizes_of
+from mrsa_jax.study._build import build_noise, sizes_of
 from mrsa_jax.study._config import AggregationConfig
-from mrsa_jax.study._mechanism import build_noise
-from mrsa_jax.study._segment_config import SegmentConfig
+from mrsa_jax.study._tables import SegmentConfig
 
 COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
     "mean": lambda config: None,

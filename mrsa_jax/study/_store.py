@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
-from mrsa_jax.study._made_by import changes, made_by
 from mrsa_jax.study._run_folder import (
+    changes,
     check_not_in_use,
     check_unfinished,
     is_free,
     is_resumed,
+    made_by,
     read_json,
     unfinished_run,
 )
@@ -255,7 +256,7 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     import xarray as xr
 
     from mrsa_jax.study import _accessor
-    from mrsa_jax.study._scheme_index import find_schemes
+    from mrsa_jax.study._accessor import find_schemes
 
     is_path = isinstance(path, str | os.PathLike)
     require(is_path, "path", "must be the folder of a study", path)

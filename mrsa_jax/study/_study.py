@@ -23,6 +23,7 @@ from mrsa_jax.study import (
     _summary,
     _tracking,
 )
+from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -36,13 +37,12 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
-from mrsa_jax.study._mechanism import build_bounded
-from mrsa_jax.study._memory import stated_memory
-from mrsa_jax.study._played import segments_of
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._runner import Machine
+from mrsa_jax.study._simulate_points import stated_memory
 from mrsa_jax.study._training import train_schemes
+from mrsa_jax.study._training_setting import segments_of
 from mrsa_jax.study._variables import EVERYTHING, coordinates, known_before, study_variables
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
 
 def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
     """Return results that know what they are of, and what can be asked of them."""
-    from mrsa_jax.study._scheme_index import find_schemes
+    from mrsa_jax.study._accessor import find_schemes
 
     _accessor.register()
     return find_schemes(results).assign_attrs(

@@ -16,7 +16,7 @@ import numpy as np
 from mrsa_jax import federated
 from mrsa_jax.study import _noise
 from mrsa_jax.study._config import DemoConfig, Scheme, TrackerName, TrainConfig
-from mrsa_jax.study._played import Played
+from mrsa_jax.study._training_setting import Played
 
 Callback = Callable[[dict[str, Any]], None]
 

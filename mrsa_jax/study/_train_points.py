@@ -16,6 +16,7 @@ from mrsa_jax._memory import free_bytes
 from mrsa_jax._selector import cohort_size_of
 from mrsa_jax._tracing import program_of
 from mrsa_jax.study import _build, _noise
+from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import (
     DataConfig,
     ResourceConfig,
@@ -25,7 +26,6 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
-from mrsa_jax.study._mechanism import code_dim
 from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable
 from mrsa_jax.study._training import train_points
 from mrsa_jax.study._variables import history_variables, known_of, of_point

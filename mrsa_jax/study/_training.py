@@ -15,14 +15,15 @@ from mrsa_jax._device import in_context, platform
 from mrsa_jax._selector import cohort_size_of
 from mrsa_jax.study import _build, _drift, _noise, _segments, _tracking, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
-from mrsa_jax.study._played import Played, play
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._training_setting import (
+    Played,
     Setting,
     arguments,
     num_slots,
     plain_aggregator,
+    play,
     setting_of,
     shared_arguments,
 )

@@ -26,9 +26,7 @@ from mrsa_jax.study._config import (
     TrainConfig,
     schemes_of,
 )
-from mrsa_jax.study._protocol_config import validate_graph, validate_noise
-from mrsa_jax.study._segment_config import SegmentConfig
-from mrsa_jax.study._training_config import validate_training
+from mrsa_jax.study._tables import SegmentConfig, validate_graph, validate_noise, validate_training
 
 
 def check_study(config: Config) -> None:

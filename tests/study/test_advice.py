@@ -21,7 +21,7 @@ from mrsa_jax.study import (
     _segments,
     parse_scheme,
 )
-from mrsa_jax.study._scheme_index import find_schemes
+from mrsa_jax.study._accessor import find_schemes
 
 SMALL = PopulationConfig(num_clients=12, cohort_size=6, dropout_rates=(0.1,))
 LOSSES = 0.05

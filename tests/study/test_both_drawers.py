@@ -22,9 +22,9 @@ from mrsa_jax.plotting._names import short
 from mrsa_jax.plotting._points import accuracy_epsilon_chart, points_chart
 from mrsa_jax.plotting._study import FIGURES, study_charts
 from mrsa_jax.study import _points
-from mrsa_jax.study._cost import cost_charts
+from mrsa_jax.study._points import cost_charts
+from mrsa_jax.study._report_sweep import sweep_charts
 from mrsa_jax.study._svg import drawn
-from mrsa_jax.study._sweep_figures import sweep_charts
 
 SCHEMES = ("Random", "Multi-RoundSecAgg (T=3)")
 

@@ -24,8 +24,7 @@ from mrsa_jax.study._chart_look import (
     places,
     seen_on,
 )
-from mrsa_jax.study._svg import drawn
-from mrsa_jax.study._ticks import Scale
+from mrsa_jax.study._svg import Scale, drawn
 
 EVIL = "</title></svg><script>alert('x')</script>\"'\u202egnp"
 

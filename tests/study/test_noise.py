@@ -22,7 +22,7 @@ from scipy import optimize, stats
 
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax.study import _build, _summary
-from mrsa_jax.study._mechanism import build_bounded, build_mechanism
+from mrsa_jax.study._build import build_bounded, build_mechanism
 
 _COHORT, _CLIENTS, _DIM, _DELTA = 4, 12, 650, 1e-4
 _NOISY = {"noise_multiplier": 1.5, "clip_norm": 0.5, "target_delta": _DELTA}

@@ -4,15 +4,225 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mrsa_jax._html import card, hidden_words
 from mrsa_jax._untrusted import printable
-from mrsa_jax.study.advice._candidates import Setting
-from mrsa_jax.study.advice._choice import Demands
 from mrsa_jax.study.advice._log import Measured
-from mrsa_jax.study.advice._options import Option
-from mrsa_jax.study.advice._words import instead, losses, nothing_fits, number, remainder, take
+from mrsa_jax.study.advice._options import Option, Setting
+
+_LEAST_SHARE = 0.8  # of random selection's mean sum, where nothing is demanded
+
+
+@dataclasses.dataclass(frozen=True)
+class Demands:
+    """What a scheme must give; None where nothing is asked.
+
+    Attributes:
+        privacy: Weak T that must be kept for ever.
+        hidden: Among how many every client must stay hidden for ever.
+        cardinality: Clients in a mean sum.
+    """
+
+    privacy: int | None = None
+    hidden: float | None = None
+    cardinality: float | None = None
+
+    def met_by(self, option: Option) -> bool:
+        """Return whether an option gives all of it."""
+        return (
+            option.weak_lower >= (self.privacy or 1)
+            and option.hidden_worst >= (self.hidden or 1.0) * (1 - 1e-12)
+            and option.cardinality >= (self.cardinality or 0.0) * (1 - 1e-12)
+        )
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        parts = []
+        if self.privacy is not None:
+            parts.append(f"weak T of {self.privacy} or more for ever")
+        if self.hidden is not None:
+            parts.append(f"every client hidden among {self.hidden:g} or more for ever")
+        if self.cardinality is not None:
+            parts.append(f"{self.cardinality:g} clients or more in a mean sum")
+        return " and ".join(parts)
+
+
+def mark_best(options: Iterable[Option]) -> tuple[Option, ...]:
+    """Return options with what no other beats marked: in T, hidden among and cardinality."""
+    every = list(options)
+    return tuple(
+        dataclasses.replace(
+            one,
+            is_best=one.cardinality >= 1.0 and not any(_beats(other, one) for other in every),
+        )
+        for one in every
+    )
+
+
+def _beats(one: Option, other: Option) -> bool:
+    left = one.weak_lower, one.hidden_worst, one.cardinality
+    right = other.weak_lower, other.hidden_worst, other.cardinality
+    return left != right and all(a >= b for a, b in zip(left, right, strict=True))
+
+
+def choose(options: Iterable[Option], demands: Demands) -> Option | None:
+    """Return the option to take, or None if none gives what is demanded.
+
+    Where T or hidden among is demanded, it is the one with the fullest sums of those that give it.
+    Otherwise the one that hides best among those whose mean sum is as large as demanded, or is
+    0.8 of that of random selection; and if there is none, the one with the fullest sums of all
+    that keep a T above 1.
+    """
+    known = [one for one in options if not math.isnan(one.cardinality)]
+    fitting = [one for one in known if demands.met_by(one)]
+    if demands.privacy is not None or demands.hidden is not None:
+        return max(fitting, key=_usefulness, default=None)
+    kept = [one for one in fitting if one.weak_lower > 1]
+    if demands.cardinality is not None:
+        return max(kept, key=_protection, default=None)
+    plain = max((one.cardinality for one in known if one.weak_lower == 1), default=0.0)
+    cheap = [one for one in kept if one.cardinality >= _LEAST_SHARE * plain]
+    return max(cheap, key=_protection, default=max(kept, key=_usefulness, default=None))
+
+
+def _usefulness(one: Option) -> tuple[float | int, ...]:
+    return round(one.cardinality, 9), one.hidden_worst, one.weak_lower
+
+
+def _protection(one: Option) -> tuple[float | int, ...]:
+    return one.hidden_worst, one.weak_lower, one.cardinality
+
+
+def number(value: float) -> str:
+    """Return a number of clients, or F, in three digits.
+
+    Examples:
+        >>> number(1000.4), number(11.768), number(0.0143), number(1e-9)
+        ('1,000', '11.8', '0.0143', '0.00')
+    """
+    if value >= 999.5:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 1e-4 or value == 0 else "0.00"
+
+
+def _sum(one: Option) -> str:
+    return f"{number(one.cardinality)} clients in a mean sum"
+
+
+def take(setting: Setting, demands: Demands, chosen: Option) -> str:
+    """Say which to take."""
+    if chosen.weak_lower == 1:
+        return f"{chosen.label} gives what is demanded, but keeps no T: {_sum(chosen)}."
+    why = f"it gives {demands}, with" if str(demands) else "it has"
+    hidden = hidden_words(chosen.hidden_worst)
+    words = (
+        f"Take {chosen.scheme}: {why} {_sum(chosen)}. However many rounds follow, no combination "
+        f"of sums holds fewer than {chosen.weak_lower} clients, and everybody is hidden as in a "
+        f"sum of {hidden}."
+    )
+    if setting.loss_rate > 0:
+        what = {"drop_block": "its block is left out of the sum", "abort": "the round is aborted"}
+        words += f" That holds if, whenever a client is lost inside a round, {what[chosen.policy]}."
+    return words
+
+
+def nothing_fits(options: Sequence[Option], demands: Demands) -> str:
+    """Say what comes nearest to what no option gives."""
+    asked = str(demands) or "a T above 1"
+    privacy = demands.privacy or 2
+    hidden = demands.hidden or 1.0
+    near = [o for o in options if o.weak_lower >= privacy and o.hidden_worst >= hidden]
+    best = max(near, key=lambda one: one.cardinality, default=None)
+    if best is None:
+        largest = max(options, key=lambda one: one.hidden_worst)
+        if largest.weak_lower == 1:
+            sizes = f"{largest.num_clients} clients and {largest.cohort_size} of them in a round"
+            return (
+                f"No scheme gives {asked}: blocks of no size fit {sizes}. Take numbers with a "
+                "common divisor."
+            )
+        return (
+            f"No scheme gives {asked}: T and hidden among end at the cohort, {largest.weak_lower} "
+            f"and {hidden_words(largest.hidden_worst)} under {largest.scheme}. Ask more clients a "
+            "round."
+        )
+    return (
+        f"No scheme gives {asked}. Nearest is {best.scheme}, with {_sum(best)}: demand less, ask "
+        "more clients a round, or lose fewer."
+    )
+
+
+def remainder(setting: Setting, chosen: Option) -> list[str]:
+    """Say what becomes of the clients that T does not divide."""
+    own = setting
+    n, k = own.num_clients - chosen.num_clients, own.cohort_size - (chosen.cohort_size or 0)
+    said = []
+    if n:
+        said.append(
+            f"T = {chosen.weak_lower} does not divide {own.num_clients} clients: {n} of them stay "
+            "out, as reserves for clients who leave for good. Never swap them round by round: a "
+            "client of two blocks splits both."
+        )
+    if chosen.cohort_size is not None and k:
+        said.append(
+            f"It does not divide {own.cohort_size} a round: ask {chosen.cohort_size}, or "
+            f"{chosen.cohort_size + chosen.weak_lower}."
+        )
+    return said
+
+
+def instead(setting: Setting, options: Sequence[Option], chosen: Option) -> list[str]:
+    """Say what the next stricter scheme costs, and what comes of none."""
+    said = []
+    stricter = [
+        one
+        for one in options
+        if one.is_best
+        and one.hidden_worst > chosen.hidden_worst
+        and one.weak_lower >= chosen.weak_lower > 1
+    ]
+    if stricter:
+        nearest = min(stricter, key=lambda one: one.hidden_worst)
+        said.append(
+            f"Stricter: {nearest.scheme} hides everybody among "
+            f"{hidden_words(nearest.hidden_worst)}, with {_sum(nearest)}."
+        )
+    plain = next((one for one in options if one.weak_lower == 1 and one.played), None)
+    if plain is not None and plain.played is not None and plain.played.hidden_worst is not None:
+        worst, exposed = plain.played.hidden_worst, plain.played.exposed_clients
+        leak = f"{exposed:.4g} of {plain.num_clients} clients are exposed" if exposed else (
+            f"nobody is exposed yet, and the worst client hidden among {hidden_words(worst)}"
+        )  # fmt: skip
+        said.append(
+            f"Without it ({plain.label}): {_sum(plain)}, and after {setting.rounds} rounds {leak}."
+        )
+    return said
+
+
+def losses(setting: Setting, policies: Sequence[Option], loss_rate: float) -> str:
+    """Say what losses inside rounds do under each policy."""
+    by = {one.policy: one for one in policies}
+    loss = f"{100 * loss_rate:.3g} %"
+    given = f"With {loss}" if setting.loss_rate > 0 else f"If {loss} were"
+    ignored = by["ignore"].played
+    left = ""
+    if ignored is not None and ignored.weak_lower is not None:
+        low, high = ignored.weak_lower, ignored.weak_upper
+        weak = f"{low}" if low == high else f"{low} to {high}"
+        hidden = hidden_words(ignored.hidden_worst or 1.0)
+        left = (
+            f" (after {setting.rounds} rounds weak T is {weak}, and the worst client hidden "
+            f"among {hidden})"
+        )
+    return (
+        f"{given} lost inside rounds, summing whoever is left splits blocks and keeps no T{left}, "
+        f"with {_sum(by['ignore'])}; dropping the block of whoever is lost keeps T = "
+        f"{by['drop_block'].weak_lower}, with {number(by['drop_block'].cardinality)}; aborting the "
+        f"round keeps it too, with {number(by['abort'].cardinality)}."
+    )
+
 
 _READING = (
     "T: the fewest clients in any combination of sums, and hidden: among how many every client is "

@@ -13,7 +13,7 @@ from mrsa_jax.study._attacks_on_sums import CanariesConfig
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
-from mrsa_jax.study.attack._memory import IN_A_ROUND
+from mrsa_jax.study.attack._scene import IN_A_ROUND
 
 AS_PLANNED = "within the ledger, noise as planned"
 

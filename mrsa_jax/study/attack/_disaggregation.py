@@ -14,8 +14,8 @@ from mrsa_jax.study._attacks_on_sums import DisaggregationConfig
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._least_squares import FOUND
-from mrsa_jax.study.attack._memory import shape_of
-from mrsa_jax.study.attack._save import rows_of
+from mrsa_jax.study.attack._run import rows_of
+from mrsa_jax.study.attack._scene import shape_of
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

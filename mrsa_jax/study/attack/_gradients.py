@@ -16,8 +16,8 @@ from mrsa_jax._streams import Stream
 from mrsa_jax.study import _build
 from mrsa_jax.study._attacks_on_models import GradientsConfig, pictures
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._memory import activations, data_of, dim_of, on_the_wire
-from mrsa_jax.study.attack._save import rows_of
+from mrsa_jax.study.attack._run import rows_of
+from mrsa_jax.study.attack._scene import activations, data_of, dim_of, on_the_wire
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

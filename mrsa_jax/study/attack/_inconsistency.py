@@ -9,7 +9,7 @@ from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._streams import as_key
 from mrsa_jax.study._attacks_on_models import InconsistencyConfig
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._memory import data_of
+from mrsa_jax.study.attack._scene import data_of
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

@@ -22,8 +22,8 @@ from mrsa_jax.study._attacks_on_sums import LeastSquaresConfig
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._memory import IN_A_ROUND, data_of, dim_of, shape_of, sizes_of
-from mrsa_jax.study.attack._save import rows_of
+from mrsa_jax.study.attack._run import rows_of
+from mrsa_jax.study.attack._scene import IN_A_ROUND, data_of, dim_of, shape_of, sizes_of
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

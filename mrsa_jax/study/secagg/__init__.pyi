@@ -1,2 +1,2 @@
-from ._failures import RATES as RATES, power as power
+from ._points import RATES as RATES, power as power
 from ._setting import Setting as Setting

@@ -1,19 +1,171 @@
-"""Points of a sweep over failures of secure aggregation: rates with intervals, beside bounds."""
+"""Failures of secure aggregation, alone and in sweeps: rates with intervals, beside bounds."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Collection, Hashable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from mrsa_jax import availability, secagg
+from mrsa_jax._errors import require
+from mrsa_jax.secagg.failures import RareRate
+from mrsa_jax.study._commands import SecaggConfig
+from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._load import to_dict
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study._runner import Machine, Variable
-from mrsa_jax.study._secagg_config import SecaggConfig
-from mrsa_jax.study.secagg._failures import BOUNDS, RATES, check_risk, counted, log10_bounds
-from mrsa_jax.study.secagg._memory import secagg_bytes
-from mrsa_jax.study.secagg._setting import Setting
+from mrsa_jax.study.secagg._setting import Setting, finite, log10, secagg_bytes
+
+_RARE_TRIALS = 4096  # give two digits
+RATES = {
+    "unreliable": "unreliable (Theorem 1 fails)",
+    "not_private": "not private (Theorem 2 fails)",
+    "failed": "one or both",
+    "disconnected": "G_3 disconnected",
+    "unmaskable": "CCESA's Appendix F attack could unmask somebody",
+    "too_few": "fewer than two inputs",
+}
+BOUNDS = (
+    "unreliable_theorem_5",
+    "unreliable_union",
+    "unreliable_first_moment",
+    "not_private_theorem_6",
+    "disconnected_exact",
+    "unmaskable_union",
+)
+
+
+def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
+    """Count failures and set them beside the bounds."""
+    assert config.trials is not None  # else it is a round
+    setting = Setting.of(config)
+    check_risk(setting)
+    progress.stage("rounds", config.trials)
+    rates = counted(setting, progress.update)
+    content = {
+        "trials": config.trials,
+        **setting.to_dict(),
+        "mean_survivors": rates.mean_survivors,
+        "rates": {name: dataclasses.asdict(getattr(rates, name)) for name in RATES},
+        "log10_bounds": {name: finite(value) for name, value in log10_bounds(setting).items()},
+        "rare": _rare(setting, rates, progress),
+    }
+    title = (
+        f"{setting.title()}\nq = {config.step_dropout_rate:g} a step (in all "
+        f"{setting.total_dropout_rate:.3g}), {config.trials:,} rounds, seed {config.seed}"
+    )
+    return Findings(title, _sentences(content), content)
+
+
+def counted(
+    setting: Setting, progress: Callable[[int, int], None] | None = None
+) -> secagg.FailureRates:
+    """Count the failures of as many rounds as the setting says."""
+    config = setting.config
+    assert config.trials is not None  # checked with the other settings
+    steps = availability.independent_steps(config.step_dropout_rate)
+    return secagg.failure_rates_of(
+        config.seed, setting.graph, steps, setting.threshold, config.trials, progress=progress
+    )
+
+
+def check_risk(setting: Setting) -> None:
+    """Refuse a threshold below the least safe one, unless that is allowed."""
+    config = setting.config
+    safe = Setting.of(dataclasses.replace(config, threshold=None)).threshold
+    rule = (
+        f"must be at least {safe}, or CCESA's Appendix F attack could unmask single clients "
+        "(--allow-unmasking-risk accepts that)"
+    )
+    allowed = setting.threshold >= safe or config.allow_unmasking_risk
+    require(allowed, "threshold", rule, setting.threshold)
+
+
+def log10_bounds(setting: Setting) -> dict[str, float]:
+    """Return log10 of the bounds; none for graphs that the theorems do not speak of.
+
+    Of the complete graph they are those of p = 1.
+    """
+    n, p, q, t = _numbers(setting)
+    if p is None:
+        return {}
+    natural = (
+        secagg.reliability_bound(n, p, q, t),
+        secagg.exact_reliability_union_bound(n, p, q, t),
+        min(0.0, secagg.log_reliability_first_moment(n, p, q, t)),
+        secagg.privacy_bound(n, p, q),
+        secagg.log_disconnection_probability(n, p, q),
+        secagg.unmasking_bound(n, p, t),
+    )
+    return {name: log10(value) for name, value in zip(BOUNDS, natural, strict=True)}
+
+
+def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
+    config = setting.config
+    return config.num_clients, setting.chance, config.step_dropout_rate, setting.threshold
+
+
+def _rare(
+    setting: Setting, rates: secagg.FailureRates, progress: Progress
+) -> dict[str, Any] | None:
+    """Estimate what was never counted; None where everything was, or no method is known."""
+    n, p, q, t = _numbers(setting)
+    names = [name for name in ("unreliable", "not_private") if getattr(rates, name).count == 0]
+    if p is None or not names:
+        return None
+    trials = min(setting.config.trials or 1, _RARE_TRIALS)
+    progress.stage("rounds with a failure in them", 2 * trials)
+    found = secagg.rare_failure_rates(
+        setting.config.seed, n, p, q, t, trials, progress=progress.update
+    )
+    return {name: _rare_rate(getattr(found, name)) for name in names}
+
+
+def _rare_rate(rate: RareRate) -> dict[str, Any]:
+    logs = {"rate": rate.log_rate, "lower": rate.log_lower, "upper": rate.log_upper}
+    return {
+        "count": rate.count,
+        "trials": rate.trials,
+        # None for zero, and where there is none
+        **{f"log10_{name}": finite(log10(value)) for name, value in logs.items()},
+        "is_impossible": rate.log_upper == -math.inf,
+    }
+
+
+def power(log10_value: float | None) -> str:
+    """Return a chance as a number, or as a power of ten where it is small; None: zero."""
+    if log10_value is None:
+        return "0"
+    if log10_value > -3:
+        return f"{10**log10_value:.3g}"
+    return f"10^{log10_value:.1f}"
+
+
+def _sentences(report: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, rate in (report["rare"] or {}).items():
+        label = name.replace("_", " ")
+        if rate["is_impossible"]:
+            lines.append(f"A round that is {label} cannot happen here.")
+        elif rate["log10_rate"] is None:
+            low_to_high = f"at most {power(rate['log10_upper'])}"
+            lines.append(f"Chance of a round that is {label}: {low_to_high}, none was found.")
+        else:
+            lines.append(
+                f"Chance of a round that is {label}, too rare to count: "
+                f"10^{rate['log10_rate']:.2f} (95 %: 10^{rate['log10_lower']:.2f} to "
+                f"10^{rate['log10_upper']:.2f}), from {rate['trials']:,} rounds drawn with such "
+                "a failure in them."
+            )
+    if not report["log10_bounds"]:
+        lines.append("The theorems speak of Erdős–Rényi and complete graphs only: no bounds.")
+    lines.append(f"Padded inputs arrive from {report['mean_survivors']:.1f} clients on average.")
+    return lines
+
 
 _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
 

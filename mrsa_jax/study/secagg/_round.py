@@ -1,4 +1,7 @@
-"""One round of secure aggregation: run it at a fidelity, and compare its bytes and seconds."""
+"""One round of secure aggregation: run it at a fidelity, and compare its bytes and seconds.
+
+`run` is that of the command: of one round, or of many that may fail.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,20 @@ from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.secagg._aggregator_state import heeded, signing
+from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._findings import Findings
-from mrsa_jax.study._progress import Progress, stages
-from mrsa_jax.study._secagg_config import SecaggConfig
-from mrsa_jax.study.secagg._setting import Setting, finite
+from mrsa_jax.study._progress import Progress, note, stages
+from mrsa_jax.study.secagg._points import run_failures
+from mrsa_jax.study.secagg._setting import Setting, finite, stated_memory
+
+check = stated_memory
+
+
+def run(config: SecaggConfig, progress: Progress) -> Findings:
+    """Run a round or a study."""
+    note(progress, check(config))
+    return (run_round if config.trials is None else run_failures)(config, progress)
+
 
 _MOST_TWICE = 2**31  # words of keystream up to which a round runs again, once compiled
 _WORDS = {

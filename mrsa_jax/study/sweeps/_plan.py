@@ -13,7 +13,7 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._memory import memory_words
 from mrsa_jax.study._config import studied, to_dict
-from mrsa_jax.study._made_by import changes, digest_of_file, made_by
+from mrsa_jax.study._run_folder import changes, digest_of_file, made_by
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
 from mrsa_jax.study.sweeps._axes import Point, Sweep
 from mrsa_jax.study.sweeps._store import SweepStore

@@ -31,8 +31,7 @@ from mrsa_jax._errors import (
 )
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
-from mrsa_jax.study._made_by import changes
-from mrsa_jax.study._run_folder import read_json
+from mrsa_jax.study._run_folder import changes, read_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_jax.study.sweeps._chunks import CellArray
@@ -145,7 +144,7 @@ class SweepStore:
             index: Its place.
             values: By variable.
             seconds: That it took.
-            made_by: As `study._made_by.made_by` returns it.
+            made_by: As `study._run_folder.made_by` returns it.
 
         Raises:
             StoreError: If the disk is full or not writable; the store stays sound.

@@ -15,8 +15,8 @@ import pytest
 from mrsa_jax import ConfigurationError, OutputExistsError, study
 from mrsa_jax._plugins import load_plugins
 from mrsa_jax.selection._registry import ROWS
-from mrsa_jax.study import _made_by, sweeps
-from mrsa_jax.study.sweeps import Machine, _dask, parse_sweep
+from mrsa_jax.study import _run_folder, sweeps
+from mrsa_jax.study.sweeps import Machine, _hosts, parse_sweep
 
 PLUGIN = """
 import mrsa_jax as mj
@@ -258,18 +258,18 @@ def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
 def test_another_version_is_named_unless_it_computes_alike(
     plugin: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, now = tmp_path / "out", _made_by.__version__
+    out, now = tmp_path / "out", _run_folder.__version__
     interrupted(out, 2)
-    monkeypatch.setattr(_made_by, "__version__", "9.0.1")
+    monkeypatch.setattr(_run_folder, "__version__", "9.0.1")
     words = rf"2 cells of another state: mrsa_jax is 9\.0\.1 now and was {now}"
     with pytest.raises(OutputExistsError, match=words):
         run(out)
-    monkeypatch.setattr(_made_by, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0")))
+    monkeypatch.setattr(_run_folder, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0")))
     with pytest.raises(OutputExistsError, match=words):
         run(out)
-    monkeypatch.setattr(_made_by, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0", "9.0.1")))
+    monkeypatch.setattr(_run_folder, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0", "9.0.1")))
     found = run(out)
-    monkeypatch.setattr(_made_by, "__version__", "8.1")
+    monkeypatch.setattr(_run_folder, "__version__", "8.1")
     with pytest.raises(OutputExistsError) as caught:
         run(out)
     assert f"2 cells of another state: mrsa_jax is 8.1 now and was {now}" in str(caught.value)
@@ -315,9 +315,9 @@ def test_a_worker_with_another_plugin_is_refused(
     plugin.write_text(PLUGIN)
     load_plugins([str(plugin)])
     with pytest.raises(ConfigurationError, match=r"on every worker.*waiting\.py has changed"):
-        _dask._work(plugins, plan.of_task(task))
+        _hosts._work(plugins, plan.of_task(task))
     plugin.write_text(OTHER)  # the worker has the old one loaded, and finds the new one
-    assert _dask._work(plugins, plan.of_task(task)) == list(task)
+    assert _hosts._work(plugins, plan.of_task(task)) == list(task)
 
 
 def test_a_process_of_other_code_that_fills_the_same_store_is_named(

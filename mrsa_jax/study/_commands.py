@@ -1,0 +1,387 @@
+"""Settings and rules of the commands that run no scheme's rounds: audit, advise, secagg.
+
+Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Annotated, Literal
+
+import tyro
+
+from mrsa_jax._checks import check_chance, check_least, check_number, check_positive
+from mrsa_jax._errors import require
+from mrsa_jax._flags import Cites, Count, File, Folder, Name, Number
+from mrsa_jax._html import Shown
+from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax._untrusted import start_of
+from mrsa_jax.availability._registry import parse_availability
+from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study._tables import validate_graph
+from mrsa_jax.study._validate import check_seed
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditConfig(Shown):
+    """Say what a participation log of any system leaks: who is exposed, and proof.
+
+    Rounds and clients have the log's names; without any, their places in the matrix, from 0.
+    """
+
+    file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
+        tyro.MISSING
+    )
+    """A recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1 matrix, with a line
+    of names or without; Parquet, NPY, NPZ, or NVFlare's server log."""
+
+    format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
+    """Format of FILE; told by its content."""
+
+    layout: Literal["auto", "long", "matrix"] = "auto"
+    """Rows of (round, client), or a matrix with a row a round; told apart by the header."""
+
+    round_column: Name = None
+    """Name of the column with the round; the usual names are known."""
+
+    client_column: Name = None
+    """Name of the column with the client; the usual names are known."""
+
+    weight_column: Name = None
+    """Name of the column with each client's weight in the sum; "weight" is known."""
+
+    where: tyro.conf.UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
+    ] = ()
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
+    all others; may be repeated."""
+
+    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
+
+    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
+
+    restarts: Literal["ask", "new", "same"] = "ask"
+    """A round that goes on after others: another sum, as numbering began anew, or the same."""
+
+    round_order: Literal["sorted", "file"] = "sorted"
+    """Order of the rounds: by number or name, or as in the file."""
+
+    array: Name = None
+    """Which array of an NPZ archive."""
+
+    memory_gib: float = 2.0
+    """Most memory that the history may take as a matrix."""
+
+    effort: float = 1.0
+    """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
+
+    coalition: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Clients, with commas, who tell the server their updates: the audit is of the others."""
+
+    fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
+    """Exit with status 3 unless weak T of at least this is proven (2: nobody is exposed)."""
+
+    definition: Literal["weak", "strong"] = "weak"
+    """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
+
+    fail_below_hidden: Annotated[float | None, tyro.conf.arg(metavar="CLIENTS")] = None
+    """Exit with status 3 unless each client is hidden among so many; noise is not counted."""
+
+    noise_multiplier: Annotated[float | None, tyro.conf.arg(metavar="Z")] = None
+    """Noise of standard deviation Z times --clip is in each sum: print clients' mu and epsilon
+    (without it by what a recorder's log says)."""
+
+    clip: Annotated[float | None, tyro.conf.arg(metavar="C")] = None
+    """Largest norm of a client's update, with --noise-multiplier."""
+
+    planned: Annotated[int | None, tyro.conf.arg(metavar="K")] = None
+    """Clients add the noise: each survivor one share in K of the variance, so that a sum of fewer
+    has less of it; prints mu and epsilon planned beside realised."""
+
+    colluding: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Clients, with commas, who tell the server their noise and their updates: with --planned."""
+
+    delta: float = 1e-5
+    """At which epsilon is printed."""
+
+    spread: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
+    """Also mu and epsilon if others' updates are Gaussian with this spread: no guarantee."""
+
+    recipe_file: File = None
+    """Where to write the whole recipe as CSV."""
+
+    certificate: File = None
+    """Where to write each claim with a proof in integers, as JSON, for mrsa_check.py to check."""
+
+    out: Folder = None
+    """Folder for findings, certificates, tables and figures; mrsa-jax report makes a page of it."""
+
+    overwrite: bool = False
+    """Replace other results in --out."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+    @property
+    def counts_shares(self) -> bool:
+        """Whether clients' shares of the noise are counted one by one."""
+        return self.planned is not None
+
+
+_NOISE = ("noise_multiplier", "clip", "delta", "spread")
+
+
+def check_audit(config: AuditConfig) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
+    check_positive(config, "memory_gib")
+    check_number(config.effort, "effort", "must be a number of at least 0", 0.0)
+    check_least(config, fail_below=1, planned=1)
+    hidden = config.fail_below_hidden
+    if hidden is not None:
+        check_number(hidden, "fail_below_hidden", "must be a finite number of at least 1", 1.0)
+    check_positive(config, *(name for name in _NOISE if getattr(config, name) is not None))
+    require(config.delta < 1, "delta", "must be below 1", config.delta)
+    told = [name for name in _NOISE if getattr(config, name) is not None and name != "delta"]
+    for name in ("noise_multiplier", "clip"):
+        missing = bool(told) and name not in told
+        require(not missing, name, f"must be given with {', '.join(told)}", None)
+    if config.counts_shares:
+        for name in ("noise_multiplier", "clip"):
+            given = getattr(config, name) is not None
+            require(given, name, "must be given with planned", None)
+        rule = "must be left out with planned, whose account takes others' updates for known"
+        require(config.spread is None, "spread", rule, config.spread)
+    rule = "must come with planned: noise that nobody adds to its own update nobody can tell"
+    require(config.counts_shares or not config.colluding, "colluding", rule, config.colluding)
+    for name in ("recipe_file", "certificate"):
+        path = getattr(config, name)
+        there = path is None or path.parent.is_dir()
+        require(there, name, "must lie in an existing folder", str(path))
+    alone = config.out is None and config.overwrite
+    require(not alone, "overwrite", "must come with --out", config.overwrite)
+    start_of(config.file, 0)  # its absence is told before anything heavy is imported
+
+
+_MOST_CLIENTS = 10**6  # closed forms pass over the blocks one by one
+_BELOW_ONE = 1 - 2**-53
+
+
+@dataclasses.dataclass(frozen=True)
+class AdviseConfig(Shown):
+    """Choose a selection scheme and its T for your clients: what each protects, and costs.
+
+    From how many clients there are, how many are in a round, and how often they are away:
+    mrsa-jax advise --clients 120 --cohort 12 --dropout-rate 0.2 --loss-rate 0.05. Or from the log
+    of a system that runs, which says so itself: mrsa-jax advise --log participation.jsonl. A flag
+    beside --log wins over what was measured. Exit status 3 if no scheme gives what is demanded.
+    """
+
+    log: File = None
+    """Any log that `mrsa-jax audit` reads: clients, cohort and absences are measured in it."""
+
+    num_clients: Annotated[Count, tyro.conf.arg(aliases=["--clients"])] = None
+    """Number of clients N."""
+
+    cohort_size: Annotated[Count, tyro.conf.arg(aliases=["--cohort"])] = None
+    """Clients in a round, K."""
+
+    dropout_rate: tuple[float, ...] = ()
+    """Chance to be away when a round begins; several are spread evenly over the clients."""
+
+    loss_rate: Number = None
+    """Chance of a client that takes part to be lost before its update is in the sum."""
+
+    availability: str = "independent"
+    """Who is away when: independent, markov:ROUNDS, diurnal:AMPLITUDE:PERIOD, ..., as in
+    mrsa-jax simulate."""
+
+    want_privacy: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
+    """Weak T of at least this, however many rounds follow."""
+
+    want_hidden: Number = None
+    """Every client hidden as in a sum of so many, however many rounds follow."""
+
+    min_cardinality: Number = None
+    """At least so many clients in a mean sum, rounds without a sum counted as none."""
+
+    schemes: tuple[str, ...] = ()
+    """Further schemes to judge, as in mrsa-jax simulate; your own (--plugin) are judged anyway."""
+
+    rounds: int = 300
+    """Rounds that are simulated."""
+
+    trials: Annotated[int | None, tyro.conf.arg(metavar="B")] = None
+    """Simulated trials of each scheme: from 2 to 10, fewer for large populations, by default; 0
+    gives what is known without."""
+
+    seed: int = 0
+    """Seed of everything random."""
+
+    round_column: Name = None
+    """Of a log in columns: name of the column with the round."""
+
+    client_column: Name = None
+    """Name of the column with the client."""
+
+    where: tyro.conf.UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
+    ] = ()
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
+    all others; may be repeated."""
+
+    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
+
+    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
+
+    restarts: Literal["ask", "new", "same"] = "ask"
+    """A round that goes on after others: another sum, as numbering began anew, or the same."""
+
+    out: Folder = None
+    """Folder for the table as CSV, the advice as JSON and a figure."""
+
+    overwrite: bool = False
+    """Replace other results in --out."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+
+def check_advise(config: AdviseConfig) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
+    check_seed(config)
+    check_least(config, num_clients=FEWEST_IN_A_SUM, rounds=1, trials=0, want_privacy=1)
+    for name in ("num_clients", "cohort_size", "dropout_rate"):
+        given = config.log is not None or getattr(config, name) not in (None, ())
+        require(given, name, "must be given, or a log to measure it in", None)
+    for rate in config.dropout_rate:
+        check_number(rate, "dropout_rate", "must be at least 0 and below 1", 0.0, _BELOW_ONE)
+    if config.loss_rate is not None:
+        rule = "must be at least 0 and below 1"
+        check_number(config.loss_rate, "loss_rate", rule, 0.0, _BELOW_ONE)
+    for name in ("want_hidden", "min_cardinality"):
+        value = getattr(config, name)
+        if value is not None:
+            check_number(value, name, "must be a finite number of at least 1", 1.0)
+    if config.num_clients is not None:
+        check_cohort(config.num_clients, config.cohort_size)
+    parse_availability(config.availability, config.dropout_rate or (0.0,))
+    for text in config.schemes:
+        parse_scheme(text)
+    alone = config.out is None and config.overwrite
+    require(not alone, "overwrite", "must come with --out", config.overwrite)
+    if config.log is not None:
+        start_of(config.log, 0)  # its absence is told before anything heavy is imported
+
+
+def check_cohort(num_clients: int, cohort_size: int | None) -> None:
+    """Raise unless a cohort fits the clients, and is no single client; or if they are too many."""
+    most = f"must be at most {_MOST_CLIENTS:,}"
+    require(num_clients <= _MOST_CLIENTS, "num_clients", most, num_clients)
+    if cohort_size is not None:
+        rule = f"must lie in [{FEWEST_IN_A_SUM}, num_clients]"
+        fits = FEWEST_IN_A_SUM <= cohort_size <= num_clients
+        require(fits, "cohort_size", rule, cohort_size, num_clients)
+
+
+_FidelityName = Annotated[Literal["real", "array", "sets"] | None, Cites(
+    real="cryptography: rfc8439 rfc7748 rfc5869",
+    array="pads: rfc8439",
+)]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class SecaggConfig(Shown):
+    """Run one round of secure aggregation and see what it costs, or count failures.
+
+    SecAgg, SecAgg+ and CCESA are one protocol over different graphs: complete, regular, random.
+      mrsa-jax secagg --dropped-before-unmasking 0.1
+      mrsa-jax secagg --fidelity real --num-clients 30 --dim 1000
+      mrsa-jax secagg --graph erdos_renyi --num-clients 500 --step-dropout-rate 0.026
+      mrsa-jax secagg --graph harary --degree 20 --up-mbits 10
+      mrsa-jax secagg --fidelity real --num-clients 30 --consistency
+      mrsa-jax secagg --graph erdos_renyi --trials 10000 --step-dropout-rate 0.01
+
+    Exit status: 0 done; 1 the round failed, so that no sum was learnt; 2 misuse.
+    """
+
+    fidelity: _FidelityName = None
+    """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
+
+    num_clients: int = 100
+    """Clients, n."""
+
+    dim: int = 10_000
+    """Residues in each client's input, m."""
+
+    modulus_bits: Count = None
+    """b of the ring of R = 2**b, 1 to 32; 16 unless --modulus is given."""
+
+    modulus: Count = None
+    """R, in place of --modulus-bits: a power of two, or any integer below 2**31."""
+
+    graph: str = "complete"
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
+    (--plugin)."""
+
+    connection_probability: Number = None
+    """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""
+
+    degree: Count = None
+    """Neighbours of each client, for --graph harary and random_regular."""
+
+    threshold: Count = None
+    """Shares that rebuild a secret, t. None: just above half of the holders, or Remark 4's t."""
+
+    step_dropout_rate: float = 0.0
+    """Chance to leave at each of the protocol's four steps, q."""
+
+    dropped_before_unmasking: float = 0.0
+    """Share of the clients lost between sharing keys and sending padded inputs; drawn at random."""
+
+    allow_unmasking_risk: bool = False
+    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
+
+    consistency: bool = False
+    """Add the signed consistency check of Bonawitz et al.: nobody unmasks before enough of its
+    neighbours have signed the same list of survivors."""
+
+    trials: Count = None
+    """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
+
+    up_mbits: Number = None
+    """Also model the seconds on clients' links of so many Mbit/s up, ten times that down."""
+
+    compute_slowdown: float = 1.0
+    """How many times slower clients compute in that model than one core of a server."""
+
+    seed: int = 0
+    """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its seed."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+
+def check_secagg(config: SecaggConfig) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule."""
+    check_least(config, num_clients=FEWEST_IN_A_SUM, dim=1, seed=0, degree=0, threshold=1, trials=1)
+    for name in ("step_dropout_rate", "dropped_before_unmasking"):
+        check_chance(getattr(config, name), name)
+    both = config.modulus_bits is not None and config.modulus is not None
+    require(not both, "modulus", "must be left out where --modulus-bits is given", config.modulus)
+    bits = config.modulus_bits
+    require(bits is None or 1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
+    validate_graph(config)
+    check_positive(config, "compute_slowdown", "up_mbits")
+    if config.trials is not None:
+        known = config.fidelity in (None, "sets")
+        require(known, "fidelity", "must be sets with --trials", config.fidelity)
+        lost = config.dropped_before_unmasking
+        require(lost == 0, "dropped_before_unmasking", "must be 0 with --trials", lost)
+        require(not config.consistency, "consistency", "must be left out with --trials")
+        speed = config.up_mbits
+        require(speed is None, "up_mbits", "must be left out with --trials", speed)

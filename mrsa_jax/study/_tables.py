@@ -1,0 +1,422 @@
+"""Tables of settings that several commands share: protocol, aggregation, segments, data, training.
+
+Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+from typing import Annotated, Any, Literal
+
+from mrsa_jax._checks import POSITIVE, check_least, check_number, check_positive
+from mrsa_jax._errors import require
+from mrsa_jax._flags import Cites
+from mrsa_jax._html import Shown
+from mrsa_jax.graphs._registry import Graph
+
+FidelityName = Literal["array", "sets"]
+SplitPolicyName = Literal["ignore", "abort", "drop_block"]
+ClipRuleName = Literal["fixed", "last_max", "last_rms"]
+NoiseName = Literal["skellam", "discrete_gaussian"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolConfig(Shown):
+    """Who shares pads with whom, and what becomes of rounds in which clients are lost."""
+
+    graph: str = "complete"
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
+    (--plugin)."""
+    connection_probability: float | None = None
+    """Chance of an edge, for --graph erdos_renyi; None: CCESA's p* for the cohort, if below 1."""
+    degree: int | None = None
+    """Neighbours of each client, for --graph harary and random_regular."""
+    threshold: int | None = None
+    """Shares that rebuild a secret, t. None: more than half of each client's neighbourhood;
+    Remark 4's for erdos_renyi."""
+    step_dropout_rate: float = 0.0
+    """Chance to leave at each of the protocol's four steps, q."""
+    split_policy: SplitPolicyName = "ignore"
+    """When a block of clients loses a member inside a round: ignore it, abort the round, or
+    drop_block, its other members too."""
+    allow_unmasking_risk: bool = False
+    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every round's sum is learnt: nobody is lost, and everybody shares pads."""
+        same = Graph.parse(self.graph).row.is_complete and self.threshold is None
+        return same and self.step_dropout_rate == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class AggregationConfig(Shown):
+    """How updates are quantized, padded and summed."""
+
+    num_levels: int = 2**16
+    """Levels of the stochastic quantizer."""
+    clip: float = 0.5
+    """Updates are clipped to [-clip, clip]."""
+    modulus_bits: int = 32
+    """Sums are taken modulo 2**modulus_bits."""
+    fidelity: FidelityName = "array"
+    """array: real ChaCha20 pads; sets: the same sums, bit for bit, without making the pads."""
+    weighted: bool = False
+    """Weight each client's update by its number of samples, inside the ring."""
+    clip_rule: ClipRuleName = "fixed"
+    """fixed; last_max, last_rms: the next round clips at a multiple of the last learnt mean
+    update's largest entry, or of its root mean square (the first at --clip)."""
+    clip_multiplier: float = 4.0
+    """That multiple."""
+    clip_floor: float = 1e-4
+    """The least that it may come to."""
+    noise_multiplier: float = 0.0
+    """Differential privacy of each client's whole history: noise of this many --clip-norm in the
+    sum of a whole cohort. Each client adds its share to its own update before it pads, which
+    protects it from the server and from all who see sums or models, none of whom is trusted;
+    clients who tell the server their own noise take their shares from the others. 0: none."""
+    clip_norm: float | None = None
+    """L2 norm to which each client's whole update is clipped, as noise needs it: in place of --clip
+    and --num-levels, on a lattice that follows from --modulus-bits; with --segments besides --clip,
+    on the lattices of --group-levels, in rings of --modulus-bits. None: no such bound."""
+    noise: NoiseName = "skellam"
+    """skellam (its sums are Skellam again) or discrete_gaussian."""
+    target_delta: float = 1e-5
+    """At which each client's epsilon is told, over all rounds; below one in the clients there
+    are."""
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether clients add noise."""
+        return self.noise_multiplier > 0
+
+
+def validate_graph(config: Any) -> None:
+    """Check that a graph has the numbers which it needs, and no others.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    chance, graph = config.connection_probability, config.graph
+    setting = Graph.parse(graph).row.setting
+    if chance is not None:
+        own = setting == "connection_probability"
+        require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
+        check_number(chance, "connection_probability", "must lie in (0, 1]", POSITIVE, 1.0)
+    rule = "must be given for harary and random_regular, and for no other graph"
+    regular = setting == "degree"
+    require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
+
+
+def graph_of(config: Any, num_clients: int) -> Graph:
+    """Return the graph of a round, with its number: CCESA's p* where the chance is left open.
+
+    Args:
+        config: Settings of the protocol, or of one round of secure aggregation.
+        num_clients: Slots of the round, n.
+
+    Raises:
+        ConfigurationError: If there is no such graph, or p* is needed and above 1.
+    """
+    graph = Graph.parse(config.graph)
+    if not graph.row.setting:
+        return graph
+    number = getattr(config, graph.row.setting)
+    if number is None:
+        number = _paper_chance(num_clients, total_dropout_rate(config))
+    return Graph(graph.row, (number,))
+
+
+def least_safe_threshold(graph: Graph, num_clients: int) -> int:
+    """Return the least t at which CCESA's Appendix F attack fails: 2 t > |Adj(i)| + 1.
+
+    For random degrees that of Remark 4, which fails for every client but for a negligible chance.
+    """
+    from mrsa_jax.secagg import share_threshold  # imports JAX
+
+    degree = graph.degree(num_clients)
+    if degree is not None:
+        return (degree + 1) // 2 + 1
+    assert graph.chance is not None
+    return share_threshold(num_clients, graph.chance)
+
+
+def total_dropout_rate(config: Any) -> float:
+    """Return the chance to leave in one of the four steps."""
+    lost = getattr(config, "dropped_before_unmasking", 0.0)
+    return float(1.0 - (1.0 - config.step_dropout_rate) ** 4 * (1.0 - lost))
+
+
+def _paper_chance(n: int, total: float) -> float:
+    """Return p* of eq. (5)."""
+    from mrsa_jax.secagg import connection_probability  # imports JAX
+
+    name = "connection_probability"
+    rule = "must be given: CCESA's p* needs 3 clients and a total dropout rate below 0.5"
+    require(n >= 3 and total < 0.5, name, rule, n, round(total, 4))
+    chance = connection_probability(n, total)
+    rule = (
+        f"must be given (or the clients be more, or --graph complete): CCESA's p* for {n} clients "
+        f"and a total dropout rate of {total:.3g} is above 1"
+    )
+    require(chance <= 1, name, rule, round(chance, 4))
+    return chance
+
+
+_WITHOUT_NORM = "must be left out with `clip_norm`, which bounds whole updates instead"
+
+
+def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: str) -> None:
+    """Check noise, the bound on updates' norms, and what neither goes with.
+
+    Args:
+        aggregation: Settings of the sums.
+        varies: Whether a scheme asks any number of clients.
+        segments: Name of the scheme of segments, "none" without.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+
+    Examples:
+        >>> validate_noise(AggregationConfig(noise_multiplier=1.0), varies=False, segments="none")
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `clip_norm` must be given with noise...
+    """
+    own, norm = aggregation, aggregation.clip_norm
+    check_number(own.noise_multiplier, "noise_multiplier", "must be 0 or positive, finite", 0.0)
+    rule = "must lie in (0, 1)"
+    check_number(own.target_delta, "target_delta", rule, POSITIVE)
+    require(own.target_delta < 1, "target_delta", rule, own.target_delta)
+    if norm is None:
+        rule = "must be given with noise: what is not bounded no noise hides"
+        return require(not own.is_noisy, "clip_norm", rule, norm, own.noise_multiplier)
+    check_number(norm, "clip_norm", "must be positive and finite", POSITIVE)
+    # blocks of segments have their groups' lattices
+    for name in ("num_levels", "clip_rule", *(("clip",) if segments == "none" else ())):
+        value = getattr(own, name)
+        require(value == getattr(AggregationConfig(), name), name, _WITHOUT_NORM, value)
+    rule = "must be left out with `clip_norm`: a weight would multiply what the norm bounds"
+    require(not own.weighted, "weighted", rule, own.weighted)
+    rule = (
+        "must be left out where cohorts differ in size (bernoulli, poisson): a client's share of "
+        "the noise is one in a cohort's clients"
+    )
+    return require(not varies, "clip_norm", rule, norm)
+
+
+SegmentsName = Annotated[
+    Literal["none", "sc", "mc", "hc", "groups"],
+    Cites(**dict.fromkeys(("sc", "mc", "hc", "groups"), "heterosag")),
+]
+CombineName = Annotated[Literal["mean", "median", "trimmed", "geometric", "krum"], Cites(
+    **dict.fromkeys(("median", "trimmed"), "robust rule: yin2018byzantine"),
+    geometric="robust rule: pillutla2022robust",
+    krum="robust rule: blanchard2017machine",
+)]  # fmt: skip
+AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "collusion"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentConfig(Shown):
+    """Groups of clients with quantizers of their own, which sum updates segment by segment."""
+
+    segments: SegmentsName = "none"
+    """none: all clients sum whole updates with --num-levels; sc, mc, hc: HeteroSAg's single,
+    multiple or hybrid chain over as many groups as --group-levels has; groups: each group by
+    itself (no privacy between groups)."""
+    group_levels: tuple[int, ...] = (2, 4, 8, 10, 12)
+    """Levels of each group's quantizer, slowest group first. The fewer, the more it matters that
+    --clip is no wider than the updates."""
+    subgroups: tuple[int, ...] = ()
+    """Into how many subgroups each group is cut (SC+, MC+, HC+); one each when left out."""
+    hybrid_threshold: int | None = None
+    """T of --segments hc: the most segments that the server learns of any one group."""
+    client_rates: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0, 4.0)
+    """Upload rates in Mbit/s, spread evenly over the clients; a round's cohort is ranked by rate
+    and cut into equal groups, slowest first."""
+    allow_small_groups: bool = False
+    """Accept groups (or subgroups) with fewer than two clients, whose sums are no sums."""
+    combine: CombineName = "mean"
+    """mean; or what bears some bad sums: median, trimmed (mean), geometric (median), krum."""
+    trim: float = 0.25
+    """Share that --combine trimmed leaves out at each end."""
+    attack: AttackName = "none"
+    """What Byzantine clients do: wrong_pads, gaussian (the paper's model of it), sign_flip,
+    scaling (by 10), collusion."""
+    num_byzantine: int = 0
+    """Byzantine clients: the first ones."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are no segments and no groups."""
+        return self.segments == "none"
+
+    @property
+    def num_columns(self) -> int:
+        """Return Z, groups or subgroups."""
+        return sum(self.cuts)
+
+    def column_sizes(self, cohort_size: int, block_size: int = 1) -> list[int]:
+        """Return how many of a cohort are in each group.
+
+        Groups hold whole blocks of `block_size` clients where there is one for each group.
+        """
+        number = len(self.group_levels)
+        unit = block_size if cohort_size // block_size >= number else 1
+        size, rest = divmod(cohort_size // unit, number)
+        return [unit * (size + (group < rest)) for group in range(number)]
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Into how many subgroups each group is cut."""
+        return self.subgroups or (1,) * len(self.group_levels)
+
+    def smallest_column(self, cohort_size: int) -> int:
+        """Return the fewest clients of a group or subgroup."""
+        sizes = self.column_sizes(cohort_size)
+        return min(size // cut for size, cut in zip(sizes, self.cuts, strict=True))
+
+
+# A type of names also says which papers its names stand on.
+DatasetName = Annotated[str, Cites(
+    mnist_5k="data: lecun1998gradient raschka2018mlxtend",
+    mnist="data: lecun1998gradient",
+    digits="data: alpaydin1998optical",
+    fashion_mnist="data: xiao2017fashion",
+    **dict.fromkeys(("cifar", "cifar10", "cifar100"), "data: krizhevsky2009learning"),
+    olivetti="data: samaria1994parameterisation",
+)]  # fmt: skip
+PartitionName = Annotated[
+    Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"],
+    Cites(
+        shards="split of the data: mcmahan2017communication",
+        shards_with_shared="split of the data: zhao2018federated",
+        **dict.fromkeys(
+            ("dirichlet", "dirichlet_by_client"), "split of the data: hsu2019measuring"
+        ),
+    ),
+]
+ModelName = Annotated[
+    Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"],
+    Cites(
+        lenet="model: lecun1998gradient",
+        smooth_lenet="model: zhu2019deep",
+        **dict.fromkeys(("mlp", "cnn"), "model: mcmahan2017communication"),
+        vgg11="model: simonyan2015very",
+        vgg11_group="model: simonyan2015very wu2018group",
+    ),
+]
+PrecisionName = Literal["float32", "tf32", "bfloat16"]
+ServerName = Annotated[Literal["average", "momentum", "adam"], Cites(
+    average="federated averaging: mcmahan2017communication",
+    momentum="server momentum: hsu2019measuring",
+    adam="server Adam: reddi2021adaptive",
+)]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(Shown):
+    """What the clients train on and how it is split."""
+
+    dataset: DatasetName = "mnist_5k"
+    """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
+    mrsa-jax data); idx and cifar read files of --directory; olivetti faces; tfds:NAME."""
+    directory: pathlib.Path | None = None
+    """Folder of the data set's files, for those that are read from a folder."""
+    normalise: bool = False
+    """Shift and scale each channel to mean 0 and deviation 1 over the training images."""
+    partition: PartitionName = "iid"
+    """iid; shards (sorted by label, so one label a client); shards_with_shared (the same, plus a
+    set that all clients share); dirichlet (by class); dirichlet_by_client."""
+    shards_per_client: int = 1
+    """Shards a client, for --partition shards."""
+    single_label: bool = True
+    """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
+    shared_size: int = 200
+    """Samples that all clients share, for --partition shards_with_shared."""
+    balanced: bool = True
+    """Take as many of each class into the shared set; --no-balanced takes any."""
+    concentration: float = 0.5
+    """Dirichlet concentration, for --partition dirichlet and dirichlet_by_client."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(Shown):
+    """How a client trains, how the server steps, and how often the model is tested."""
+
+    model: ModelName = "lenet"
+    """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
+    (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation), smooth_lenet (Zhu et
+    al.'s, for gradient inversion)."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    decay_rounds: tuple[int, ...] = ()
+    """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones
+    counted; the papers' CIFAR runs: 400 800. None by default."""
+    decay_factor: float = 0.4
+    """That factor."""
+    momentum: float = 0.0
+    """Momentum of the clients' SGD."""
+    weight_decay: float = 0.0
+    """Weight decay of the clients' SGD, added to the gradient as this multiple of the weights."""
+    proximal: float = 0.0
+    """FedProx's mu: pulls a client's weights towards the round's global model; 0 is FedAvg."""
+    batch_size: int = 10
+    """Samples in a client's minibatch."""
+    num_epochs: int = 1
+    """Local epochs a round, E."""
+    precision: PrecisionName = "float32"
+    """bfloat16 computes the clients' layers in half precision, tf32 their matrix products in what
+    NVIDIA's tensor cores take; their weights stay float32."""
+    server: ServerName = "average"
+    """What the server does with the mean update: add it (FedAvg, average), or take it for a
+    gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""
+    server_learning_rate: float | None = None
+    """Step size of the server; None: 1, and 0.01 for adam."""
+    evaluate_every: int = 10
+    """Rounds between two tests of the global model."""
+    measure_drift: bool = True
+    """Measure how the clients' updates drift over the rounds, and with it how many bits the sums
+    tell of them; --no-measure-drift leaves that out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ResourceConfig(Shown):
+    """What of the machine a training may use; changes a result by no more than rounding."""
+
+    memory_gib: float | None = None
+    """Bound on the memory of a round, in GiB: how many clients train side by side follows from
+    it. None: as many as are fastest."""
+    devices: int | None = None
+    """Devices over which a round's clients are spread, each with its own copy of the data. None:
+    all accelerators of this machine; without any, the CPU's cores, at most 8, or one device if
+    `memory_gib` is bounded."""
+
+
+def validate_training(training: TrainingConfig) -> None:
+    """Check local training, the server's step and the decay.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+
+    Examples:
+        >>> validate_training(TrainingConfig(decay_rounds=(400, 800)))
+        >>> validate_training(TrainingConfig(decay_rounds=(800, 400)))
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
+    """
+    check_positive(training, "learning_rate", "server_learning_rate")
+    require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)
+    for name in ("weight_decay", "proximal"):
+        check_number(getattr(training, name), name, "must be 0 or positive", 0.0)
+    check_least(training, batch_size=1, num_epochs=1, evaluate_every=1)
+    rounds = training.decay_rounds
+    require(all(at >= 1 for at in rounds), "decay_rounds", "must be at least 1", rounds)
+    ascending = all(a < b for a, b in itertools.pairwise(rounds))
+    require(ascending, "decay_rounds", "must ascend", rounds)
+    good = 0 < training.decay_factor <= 1
+    require(good, "decay_factor", "must lie in (0, 1]", training.decay_factor)
