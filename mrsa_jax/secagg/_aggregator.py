@@ -152,24 +152,25 @@ class RingAverage:
         quantizer = state.present(self.clip_rule, self.quantizer)
         graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
         round_ = _decide(self.rule, graph_key, alive, members)
-        codes, clipped = encoded(quantizer, key, values, members, alive[3])
+        sent, summed, present = _present(alive, round_)
+        codes, clipped = encoded(quantizer, key, values, members, sent)
         dim, wrapped = codes.shape[1], jnp.int32(0)
         if self.total_weight is not None or weights is not None:
             codes = _weigh(codes, self.checked_weights(weights, alive[0]))
         is_about_middle = is_centred(quantizer, self.noise)
         if is_about_middle:
             codes, wrapped = with_noise(
-                quantizer, self.noise, key, codes, members, round_.summed, bits=self.bits
+                quantizer, self.noise, key, codes, members, summed, bits=self.bits
             )
-        result = _ring_sum(self, codes, members, state.round_index, round_)
-        status = jnp.where(round_.status == _OK, result.status[0], round_.status)
-        total, weight = _totals(result.total, round_.summed, status, dim)
+        result = _ring_sum(self, codes, members, state.round_index, round_.adjacency, present)
+        total, weight, status, wrapped, is_learnt = _totals(
+            result, round_.status, summed, wrapped, dim
+        )
         bits = self.bits if is_about_middle else None
         update = _decode(quantizer, total, weight, status, bits=bits)
-        wrapped = jnp.where(status == _OK, wrapped, jnp.int32(0))
-        after = state.after(self.clip_rule, update, (status == _OK) & (weight > 0))
+        after = state.after(self.clip_rule, update, is_learnt)
         out = AggregateOut(
-            update, status, total, clipped, round_.summed, round_.components, weight, wrapped
+            update, status, total, clipped, summed, round_.components, weight, wrapped
         )
         return out, after
 
@@ -327,14 +328,21 @@ def _decide(rule: GraphRule | None, key: Array, alive: Array, members: Array) ->
     return SlotRound(adjacency, alive, components, status)
 
 
+@jax.jit
+def _present(alive: Array, round_: SlotRound) -> tuple[Array, Array, Array]:
+    """Return who sends, who is summed, and the survivors; of a round that failed, nobody."""
+    summed = round_.summed
+    return alive[3], summed, round_.survivors & summed.any()
+
+
 def _ring_sum(
-    average: RingAverage, codes: Array, members: Array, round_index: Array, round_: SlotRound
-) -> RingResult:
+    average: RingAverage, codes: Array, members: Array, round_index: Array, adjacency: Array,
+    alive: Array,
+) -> RingResult:  # fmt: skip
     """Sum over V3 with pads along the round's graph; nobody's inputs if the round failed."""
-    alive = round_.survivors & round_.summed.any()
     if average.fidelity == "sets":
         return plain_sums(codes, alive[3], average.plan)
-    seeds = _graph_seeds(average, members, round_index, round_.adjacency)
+    seeds = _graph_seeds(average, members, round_index, adjacency)
     return ring_sum(seeds, codes, average.plan, round_index, survivors=alive)
 
 
@@ -361,11 +369,19 @@ def _weigh(codes: Array, weights: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("dim",))
-def _totals(total: Array, summed: Array, status: Array, dim: int) -> tuple[Array, Array]:
-    """Split a ring total into codes and weight; the weight is the count where none was summed."""
-    count = jnp.sum(summed, dtype=jnp.uint32)
-    weight = total[dim] if total.shape[0] > dim else count
-    return total[:dim], jnp.where(status == _OK, weight, jnp.uint32(0))
+def _totals(
+    result: RingResult, of_round: Array, summed: Array, wrapped: Array, dim: int
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Split a ring total into codes and weight; the weight is the count where none was summed.
+
+    Then the status, how many coordinates wrapped round, and whether the update is learnt.
+    """
+    status = jnp.where(of_round == _OK, result.status[0], of_round)
+    count, is_ok = jnp.sum(summed, dtype=jnp.uint32), status == _OK
+    weight = result.total[dim] if result.total.shape[0] > dim else count
+    weight = jnp.where(is_ok, weight, jnp.uint32(0))
+    wrapped = jnp.where(is_ok, wrapped, jnp.int32(0))
+    return result.total[:dim], weight, status, wrapped, is_ok & (weight > 0)
 
 
 @functools.partial(jax.jit, static_argnames=("bits",))
