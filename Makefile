@@ -55,7 +55,8 @@ test: $(VENV)/.test
 # the tests of tests/long.txt: dear oracles, notebooks, the site, how-to pages, commands as processes;
 # those of the kernels with programs as users get them, all others with programs made quickly
 LONG := -m "long and not slow" --durations=20
-KERNELS := $(addprefix tests/,hetero modular quantize secagg test_quick_programs.py)
+KERNELS := $(addprefix tests/,modular quantize secagg/test_ring_sum.py test_quick_programs.py \
+	$(addprefix hetero/test_,average.py coding.py robust.py))
 test-long: $(VENV)/.test
 	MRSA_JAX_OPTIMISED=1 $(PYTEST) $(LONG) $(KERNELS)
 	$(PYTEST) $(LONG) $(KERNELS:%=--ignore=%)
