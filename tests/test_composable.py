@@ -128,13 +128,7 @@ def modular_rows() -> dict[str, Row]:
     matrices = _draw.integers(-2, 3, (2, 3, 4)).astype(np.int32)
     return {
         "add": _of(modular.add, _words(D, below=97), _words(D, below=97), modulus=97),
-        "chacha20_block": _of(modular.chacha20_block, _words(8), _words(), _words(3)),
         "chacha20_columns": _of(modular.chacha20_columns, _words(8, 2), _words(2), _words(3, 2)),
-        "is_in_row_space": _of(
-            modular.is_in_row_space,
-            matrices,
-            np.asarray([matrices[0, :2].sum(axis=0)[None], matrices[0, :1]], np.int32),
-        ),
         "keystream": _of(modular.keystream, _words(8), _words(3), num_words=20),
         "limbs_of": _of(modular.limbs_of, _words(3, 8)),
         "rank": _of(modular.rank, matrices),
@@ -159,7 +153,6 @@ def graphs_rows() -> dict[str, Row]:
         "edges": _not(SHAPE, graphs.edges, GRAPHS),
         "erdos_renyi": _not(CHECKED, lambda p: graphs.erdos_renyi(N, p), CHANCES),
         "is_connected": _of(graphs.is_connected, GRAPHS, SURVIVORS[:, 3]),
-        "neighbour_lists": _of(graphs.neighbour_lists, GRAPHS, width=3),
         "Complete.sample": _of(graphs.complete(N).sample, keys),
         "ErdosRenyi.sample": _of(
             lambda key, model: model.sample(key), keys, _both(graphs.erdos_renyi(N, 0.5))
@@ -211,7 +204,7 @@ def selection_rows() -> dict[str, Row]:
     history = selection.rollout_rounds(0, blocks, away, steps, J, policy="ignore", blocks=2)
     selectors = {
         "batch_partitioning()": blocks,
-        "BernoulliSelection": selection.bernoulli(N, 0.5),
+        "bernoulli()": selection.bernoulli(N, 0.5),
         "crossing_partitions()": selection.crossing_partitions(N, 2, 2),
         "power_of_choice()": selection.power_of_choice(N, 2, 3),
         "minimum_separation()": selection.minimum_separation(selection.uniform(N, 2), 1),
@@ -229,7 +222,6 @@ def selection_rows() -> dict[str, Row]:
         for name, one in selectors.items()
     }
     schemes = (_both(selection.bernoulli(N, 0.5)), _both(away))  # compiled faster than blocks
-    components = on_device([[0, 0, 1, -1], [0, 1, 1, 0]], jnp.int32)[:, None, :]
     return rows | {
         "aggregation_cardinality": _of(selection.aggregation_cardinality, P),
         "bernoulli": _not(CHECKED, lambda p: selection.bernoulli(N, p), CHANCES),
@@ -240,20 +232,12 @@ def selection_rows() -> dict[str, Row]:
             ),
             keys,
         ),
-        "component_sums": _of(
-            lambda own, of: selection.component_sums(own, of, 2), P[:, :1], components
-        ),
         "expected_cardinality": _not(
             VALUE, lambda rate: selection.expected_cardinality(N, 2, 2, rate), RATES
         ),
         "fairness_gap": _of(selection.fairness_gap, P),
         "form_blocks": _not(
             VALUE, lambda members: selection.form_blocks(members, 2), SURVIVORS[:, :3]
-        ),
-        "ThresholdRule.learn": _of(
-            selection.ThresholdRule(on_device([0, 0, 1, 1]), jnp.int32(2), "abort").learn,
-            keys,
-            SURVIVORS,
         ),
         "from_lines": _not(CHECKED, lambda lines: selection.from_lines(lines, 2), P),
         "learnt_rows": _not(SHAPE, selection.learnt_rows, _both(history)),
@@ -462,7 +446,6 @@ def secagg_rows() -> dict[str, Row]:
         "is_private": _of(secagg.is_private, *ROUNDS),
         "is_reliable": _of(secagg.is_reliable, *ROUNDS),
         "learned_sets": _not(SHAPE, secagg.learned_sets, *ROUNDS),
-        "learnt_components": _of(secagg.learnt_components, *ROUNDS),
         "noisy_codes": _of(
             lambda key, x: secagg.noisy_codes(coder, dp.skellam(1.0), key, x, range(N), 20),
             keys,
@@ -525,7 +508,8 @@ def hetero_rows() -> dict[str, Row]:
         )
         for name, attack in corrupters.items()
     }
-    rates = hetero.rate_classes({1e6: 0.5, 2e6: 0.5})
+    residues = hetero.wrong_pads(np.ones(N, bool)).on_residues
+    averages = hetero.gaussian_blocks(np.ones(N, bool)).on_averages
     average = hetero.segment_average(layout, (-1.0, 1.0), fidelity="sets")
     sums = [_words(block.stop - block.start, below=block.modulus) for block in layout.blocks]
     counts = [len(block.members) for block in layout.blocks]
@@ -539,30 +523,17 @@ def hetero_rows() -> dict[str, Row]:
         "aggregate": _not(
             VALUE, lambda key, u: hetero.aggregate(key, u, layout, (-1.0, 1.0)), keys, updates
         ),
-        "UniformResidues.__call__": _of(
-            lambda key, own, mine: hetero.UniformResidues()(key, own, jnp.uint32(97), mine),
+        "wrong_pads().on_residues": _of(
+            lambda key, own, mine: residues(key, own, jnp.uint32(97), mine),
             keys,
             _words(N, D, below=97),
             attackers,
         ),
-        "GaussianAverage.__call__": _of(
-            lambda key, own, hit: hetero.GaussianAverage(jnp.float32(0.1))(key, own, hit),
+        "gaussian_blocks().on_averages": _of(
+            lambda key, own, hit: averages(key, own, hit),
             keys,
             _floats(D),
             attackers[:, 0],
-        ),
-        "rate_classes().sample": _of(
-            lambda key, own: own.sample(key, N),
-            keys,
-            _both(rates),
-        ),
-        "slowed_rates().sample": _of(
-            lambda key, own: own.sample(key, N),
-            keys,
-            _both(hetero.slowed_rates(1e6, secagg.lognormal(0.5))),
-        ),
-        "align_groups": _not(
-            VALUE, lambda own: hetero.align_groups(own, 2), on_device([[0, 0, 1, 1]] * 2)
         ),
         "blocks_of": _not(VALUE, hetero.blocks_of, matrix),
         "communication_times": _not(
@@ -570,12 +541,8 @@ def hetero_rows() -> dict[str, Row]:
         ),
         "decode": _of(lambda *own: hetero.decode(own, counts, layout, (-1.0, 1.0)), *sums),
         "encode": _of(lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), keys, updates),
-        "fixed_groups": _not(
-            VALUE, lambda own: hetero.fixed_groups(own, [0, 0, 1, 1]), SURVIVORS[:, :2]
-        ),
         "format_matrix": _not(VALUE, hetero.format_matrix, matrix),
         "levels_for_rates": _not(VALUE, hetero.levels_for_rates, RATES),
-        "loss_probability": _not(VALUE, lambda rate: hetero.loss_probability(layout, rate), RATES),
         "privacy_level": _not(VALUE, hetero.privacy_level, matrix),
         "privacy_report": _not(VALUE, hetero.privacy_report, matrix),
         "quantization_error": _not(
@@ -614,7 +581,6 @@ def hetero_rows() -> dict[str, Row]:
             lambda own: hetero.unequal_moduli_failures(own, [2, 2]),
             on_device([[4, 8]] * 2),
         ),
-        "unequal_moduli_tuples": _not(VALUE, hetero.unequal_moduli_tuples, on_device([[4, 8]] * 2)),
         "wrong_pads": _not(CHECKED, hetero.wrong_pads, attackers),
         "sign_flip": _not(CHECKED, hetero.sign_flip, attackers),
         "scaling": _not(CHECKED, hetero.scaling, attackers),
@@ -751,9 +717,9 @@ def attacks_rows() -> dict[str, Row]:
     average = secagg.ring_average(quantizer, 3, 15)
     views = {
         "dense_recovery()": (attacks.dense_recovery(), lambda own: seen(own), flat),
-        "GradientInversion": (attacks.gradient_inversion(num_steps=2), seen, flat),
-        "Membership": (attacks.membership("loss", trainer, shadow_size=2), members, flat),
-        "ModelInversion": (
+        "gradient_inversion()": (attacks.gradient_inversion(num_steps=2), seen, flat),
+        "membership()": (attacks.membership("loss", trainer, shadow_size=2), members, flat),
+        "model_inversion()": (
             attacks.model_inversion(num_steps=2),
             lambda own: attacks.ModelView(model, own, shape, 3),
             flat,
@@ -763,10 +729,10 @@ def attacks_rows() -> dict[str, Row]:
     aggregates = attacks.AggregateView(np.asarray(P[0]), np.ones((3, 2)))
     mechanism = dp.ring_mechanism("skellam", 1.0, 1.0, dim=8, num_clients=N, modulus_bits=20)
     rows = {
-        "Disaggregation.run": _not(
+        "disaggregation().run": _not(
             VALUE, lambda key: attacks.disaggregation().run(key, counts), keys
         ),
-        "Canaries.play": _not(
+        "canaries().play": _not(
             VALUE, lambda key: attacks.canaries(0, mechanism).play(key, P[0], 3), keys
         ),
         "Distinguish.run": _not(
@@ -791,7 +757,6 @@ def attacks_rows() -> dict[str, Row]:
             flat,
         ),
         "identified": _not(HOST, attacks.identified, images, other),
-        "inferred_labels": _not(HOST, lambda own: attacks.inferred_labels(seen(own)), flat),
         "least_squares": _not(HOST, attacks.least_squares, history, sums),
         "matched_images": _not(HOST, attacks.matched_images, images, other),
         "mean_squared_error": _not(HOST, attacks.mean_squared_error, images, other),
@@ -801,7 +766,6 @@ def attacks_rows() -> dict[str, Row]:
         "predicted_error": _not(HOST, attacks.predicted_error, history),
         "psnr": _not(HOST, attacks.psnr, images, other),
         "reconstruction_error": _not(HOST, attacks.reconstruction_error, sums, sums),
-        "silenced": _not(VALUE, lambda own: attacks.silenced(hidden, shape, own), _floats(35)),
         "ssim": _not(HOST, attacks.ssim, images, other),
         "streamed_errors": _not(HOST, attacks.streamed_errors, history, sums, _floats(N, D)),
         "summed_rounds": _not(
@@ -811,13 +775,6 @@ def attacks_rows() -> dict[str, Row]:
             ),
             flat,
         ),
-        "total_variation": _of(attacks.total_variation, images),
-        "true_logits": _not(
-            HOST,
-            lambda own: attacks.true_logits(model, own[None], clients.inputs, clients.labels),
-            flat,
-        ),
-        "windows": _not(HOST, lambda own: attacks.windows(own, 2), sums),
         "wire_round": _not(
             VALUE, lambda key, own: attacks.wire_round(key, own, quantizer), keys, sums
         ),
@@ -851,29 +808,29 @@ NO_ARRAYS = {
         Availability StepDropout register
     """,
     "selection": """
-        Fairness RoundHistory Scheme Selector SelectorState enumerate_family family_size
+        Fairness RoundHistory Scheme Selector enumerate_family family_size
         family_size_bound full_rank_probability_bound partition register uniform weighted
     """,
     "quantize": """
         ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice stochastic
     """,
     "privacy": """
-        Audit ClientPrivacy CollusionRisk Distinguishability Gate ParticipationLog PolicyPrivacy
-        Recipe UnweightedGroup WeakPrivacy certificate read_log
+        Audit CollusionRisk Distinguishability Gate ParticipationLog
+        Recipe certificate read_log
     """,
     "design": """
         Judgement blocks grids nets rectangles
     """,
     "secagg": """
-        AggregateOut AggregateResult Aggregator Block FailureRates
+         AggregateResult Aggregator Block FailureRates
         PlanOutcome RoundCosts Seeds SegmentPlan
         Slowdown StepReport Transcript complete_plan
-        edge_index expected_costs fedavg_costs key_material latency_model operation_seconds
+         expected_costs fedavg_costs key_material latency_model operation_seconds
         segment_plan
 
     """,
     "hetero": """
-        SCHEMES Byzantine RobustRule SegmentHistory SegmentLayout advise_num_groups
+           SegmentHistory SegmentLayout advise_num_groups
         claimed_privacy_level cohort_layouts
         expansion_factor scheme_privacy_level segment_leakage segment_matrix
         survival_probability
@@ -891,9 +848,9 @@ NO_ARRAYS = {
     """,
     "attacks": """
         AggregateView Attack CanaryScores CountView MembershipView ModelView UpdateView WireView
-        canaries checked_view disaggregation distinguish gradient_inversion membership
-        least_squares_attack model_inversion read_models
-    """,
+          distinguish
+        least_squares_attack read_models
+""",
 }
 rows_of = functools.cache(lambda family: TABLE[family]())
 

@@ -21,9 +21,9 @@ LINES = {
     "quantize": 1_120, "secagg": 5_600, "selection": 3_480, "study": 14_250, "": 4_500,
 }  # fmt: skip
 NAMES = {
-    "attacks": 43, "availability": 12, "bench": 14, "data": 17, "design": 6, "dp": 13,
-    "federated": 26, "graphs": 15, "hetero": 52, "live": 5, "modular": 20, "plotting": 29,
-    "privacy": 28, "protocol": 22, "quantize": 22, "secagg": 59, "selection": 38, "study": 44,
+    "attacks": 32, "availability": 12, "bench": 10, "data": 17, "design": 6, "dp": 13,
+    "federated": 26, "graphs": 14, "hetero": 41, "live": 5, "modular": 18, "plotting": 28,
+    "privacy": 24, "protocol": 22, "quantize": 22, "secagg": 56, "selection": 34, "study": 43,
 }  # fmt: skip
 FILES = 442
 DEPENDENCIES = 18

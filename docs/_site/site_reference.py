@@ -52,12 +52,34 @@ def families() -> dict[str, tuple[str, ...]]:
 
 
 @functools.cache
+def received(module: str) -> tuple[type, ...]:
+    """Return the classes that a family's functions return, and that no family names."""
+    named = {name for names in families().values() for name in names}
+    found: dict[str, type] = {}
+    for name in public_names(module):
+        function = inspect.unwrap(getattr(importlib.import_module(module), name))
+        if not inspect.isfunction(function):
+            continue
+        for word in re.findall(r"\w+", str(inspect.signature(function).return_annotation)):
+            value = function.__globals__.get(word)
+            is_own = inspect.isclass(value) and value.__module__.startswith(PACKAGE)
+            if is_own and word not in named:
+                found[word] = value
+    return tuple(found[word] for word in sorted(found))
+
+
+@functools.cache
 def _full_names() -> dict[str, list[str]]:
     """Return, for each short name, the full names that it may stand for."""
     found: dict[str, list[str]] = {}
     for module, names in families().items():
         for name in names:
             found.setdefault(name, []).append(f"{module}.{name}")
+    for module in families():
+        for value in received(module):
+            own = f"{value.__module__}.{value.__name__}"
+            if own not in found.setdefault(value.__name__, []):
+                found[value.__name__].append(own)
     return found
 
 
@@ -115,10 +137,15 @@ def _family(module: str) -> str:
         lines += ["", title, "-" * len(title), "", *_summary(module, groups[title])]
         for name in groups[title]:
             lines += ["", *_entry(module, name, getattr(door, name))]
+    returned = received(module)
+    if returned:
+        lines += ["", _RETURNED, "-" * len(_RETURNED), ""]
+    for value in returned:
+        lines += ["", *_entry(value.__module__, value.__name__, value)]
     return "\n".join(lines)
 
 
-_OTHERS = "Constants and aliases"
+_OTHERS, _RETURNED = "Constants and aliases", "What these functions return"
 
 
 def _group(value: Any, name: str, module: str) -> str:

@@ -1,14 +1,9 @@
-from ._canaries import Canaries as Canaries, CanaryScores as CanaryScores, canaries as canaries
+from ._canaries import CanaryScores as CanaryScores, canaries as canaries
 from ._dense_recovery import dense_recovery as dense_recovery
-from ._disaggregation import Disaggregation as Disaggregation, disaggregation as disaggregation
+from ._disaggregation import disaggregation as disaggregation
 from ._distinguish import Distinguish as Distinguish, distinguish as distinguish
-from ._gradient_inversion import (
-    GradientInversion as GradientInversion,
-    gradient_inversion as gradient_inversion,
-    inferred_labels as inferred_labels,
-    total_variation as total_variation,
-)
-from ._inconsistency import model_inconsistency as model_inconsistency, silenced as silenced
+from ._gradient_inversion import gradient_inversion as gradient_inversion
+from ._inconsistency import model_inconsistency as model_inconsistency
 from ._least_squares import (
     LeastSquares as LeastSquares,
     least_squares as least_squares,
@@ -16,15 +11,9 @@ from ._least_squares import (
     predicted_error as predicted_error,
     reconstruction_error as reconstruction_error,
     streamed_errors as streamed_errors,
-    windows as windows,
 )
-from ._membership import (
-    Membership as Membership,
-    membership as membership,
-    true_logits as true_logits,
-)
+from ._membership import membership as membership
 from ._model_inversion import (
-    ModelInversion as ModelInversion,
     identified as identified,
     model_inversion as model_inversion,
     read_models as read_models,
@@ -45,5 +34,4 @@ from ._view import (
     ModelView as ModelView,
     UpdateView as UpdateView,
     WireView as WireView,
-    checked_view as checked_view,
 )

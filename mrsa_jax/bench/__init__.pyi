@@ -1,11 +1,4 @@
-from ._harness import (
-    Measurement as Measurement,
-    ResultsDifferError as ResultsDifferError,
-    compare as compare,
-    machine as machine,
-    record as record,
-    row as row,
-)
+from ._harness import Measurement as Measurement, machine as machine, record as record
 from ._peers import PEERS as PEERS, how_to_make as how_to_make, python_of as python_of
 from ._run import Report as Report, check_topics as check_topics, run as run
-from ._topics import TOPICS as TOPICS, Case as Case
+from ._topics import TOPICS as TOPICS

@@ -3,12 +3,7 @@ from ._connectivity import (
     degrees as degrees,
     is_connected as is_connected,
 )
-from ._lists import (
-    GraphModel as GraphModel,
-    check_adjacency as check_adjacency,
-    edges as edges,
-    neighbour_lists as neighbour_lists,
-)
+from ._lists import GraphModel as GraphModel, check_adjacency as check_adjacency, edges as edges
 from ._random import (
     Complete as Complete,
     ErdosRenyi as ErdosRenyi,

@@ -1,9 +1,6 @@
 from ._aggregate import aggregate as aggregate
 from ._average import segment_average as segment_average
 from ._byzantine import (
-    Byzantine as Byzantine,
-    GaussianAverage as GaussianAverage,
-    UniformResidues as UniformResidues,
     collusion as collusion,
     gaussian_blocks as gaussian_blocks,
     scaling as scaling,
@@ -11,25 +8,14 @@ from ._byzantine import (
     wrong_pads as wrong_pads,
 )
 from ._coding import decode as decode, encode as encode
-from ._cohorts import (
-    align_groups as align_groups,
-    cohort_layouts as cohort_layouts,
-    fixed_groups as fixed_groups,
-    ranked_groups as ranked_groups,
-)
+from ._cohorts import cohort_layouts as cohort_layouts, ranked_groups as ranked_groups
 from ._communication import (
     communication_times as communication_times,
     expansion_factor as expansion_factor,
-    loss_probability as loss_probability,
     segment_costs as segment_costs,
     survival_probability as survival_probability,
 )
-from ._grouping import (
-    levels_for_rates as levels_for_rates,
-    rate_classes as rate_classes,
-    rate_groups as rate_groups,
-    slowed_rates as slowed_rates,
-)
+from ._grouping import levels_for_rates as levels_for_rates, rate_groups as rate_groups
 from ._layout import SegmentLayout as SegmentLayout, segment_layout as segment_layout
 from ._leakage import (
     SegmentHistory as SegmentHistory,
@@ -44,7 +30,6 @@ from ._privacy import (
     scheme_privacy_level as scheme_privacy_level,
 )
 from ._robust import (
-    RobustRule as RobustRule,
     coordinate_median as coordinate_median,
     geometric_median as geometric_median,
     krum as krum,
@@ -52,7 +37,6 @@ from ._robust import (
     weighted_mean as weighted_mean,
 )
 from ._segments import (
-    SCHEMES as SCHEMES,
     blocks_of as blocks_of,
     format_matrix as format_matrix,
     segment_matrix as segment_matrix,
@@ -64,7 +48,4 @@ from ._theory import (
     scheme_error_bound as scheme_error_bound,
 )
 from ._tolerance import tolerated_byzantine as tolerated_byzantine
-from ._unequal import (
-    unequal_moduli_failures as unequal_moduli_failures,
-    unequal_moduli_tuples as unequal_moduli_tuples,
-)
+from ._unequal import unequal_moduli_failures as unequal_moduli_failures

@@ -1,13 +1,5 @@
-from ._chacha20 import (
-    chacha20_block as chacha20_block,
-    chacha20_columns as chacha20_columns,
-    keystream as keystream,
-)
-from ._linalg import (
-    is_in_row_space as is_in_row_space,
-    rank as rank,
-    rank_trajectory as rank_trajectory,
-)
+from ._chacha20 import chacha20_columns as chacha20_columns, keystream as keystream
+from ._linalg import rank as rank, rank_trajectory as rank_trajectory
 from ._ring import (
     Ring as Ring,
     add as add,

@@ -9,7 +9,7 @@ from ._audit import (
     plot_audit_privacy as plot_audit_privacy,
     plot_exposure_routes as plot_exposure_routes,
 )
-from ._colours import scheme_colour as scheme_colour, scheme_dashes as scheme_dashes
+from ._colours import scheme_colour as scheme_colour
 from ._designs import plot_designs as plot_designs, plot_policies as plot_policies
 from ._points import (
     plot_accuracy_epsilon as plot_accuracy_epsilon,

@@ -1,7 +1,7 @@
 from ._audit import audit as audit, audit_steps as audit_steps
 from ._audit_found import Audit as Audit, Gate as Gate
 from ._certificate import certificate as certificate
-from ._clients import ClientPrivacy as ClientPrivacy, client_privacy as client_privacy
+from ._clients import client_privacy as client_privacy
 from ._collusion import CollusionRisk as CollusionRisk, collusion_risk as collusion_risk
 from ._distinguish import (
     Distinguishability as Distinguishability,
@@ -13,14 +13,14 @@ from ._hidden import (
     hidden_among_trajectory as hidden_among_trajectory,
 )
 from ._information import information as information
-from ._policies import PolicyPrivacy as PolicyPrivacy, policy_privacy as policy_privacy
+from ._policies import policy_privacy as policy_privacy
 from ._recipe import Recipe as Recipe
 from ._strong import (
     strong_privacy as strong_privacy,
     strong_privacy_trajectory as strong_privacy_trajectory,
 )
 from ._trajectory import weak_privacy_trajectory as weak_privacy_trajectory
-from ._unweighted import UnweightedGroup as UnweightedGroup, unweighted_group as unweighted_group
-from ._weak import WeakPrivacy as WeakPrivacy, weak_privacy as weak_privacy
+from ._unweighted import unweighted_group as unweighted_group
+from ._weak import weak_privacy as weak_privacy
 from ._weights import integer_weights as integer_weights
 from .logs import ParticipationLog as ParticipationLog, read_log as read_log

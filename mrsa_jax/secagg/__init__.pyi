@@ -1,9 +1,5 @@
 from ._aggregator import RingAverage as RingAverage, ring_average as ring_average
-from ._aggregator_state import (
-    AggregateOut as AggregateOut,
-    Aggregator as Aggregator,
-    admitted as admitted,
-)
+from ._aggregator_state import Aggregator as Aggregator, admitted as admitted
 from ._coding import noisy_codes as noisy_codes
 from ._conditions import (
     check_round as check_round,
@@ -11,7 +7,6 @@ from ._conditions import (
     is_private as is_private,
     is_reliable as is_reliable,
     learned_sets as learned_sets,
-    learnt_components as learnt_components,
     unmasking_risk as unmasking_risk,
 )
 from ._four_step import aggregate as aggregate
@@ -36,7 +31,6 @@ from ._types import (
     Seeds as Seeds,
     SegmentPlan as SegmentPlan,
     complete_plan as complete_plan,
-    edge_index as edge_index,
     segment_plan as segment_plan,
 )
 from .costs import (

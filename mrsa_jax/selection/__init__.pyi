@@ -1,10 +1,5 @@
 from ._balls_in_bins import balls_in_bins as balls_in_bins
-from ._bernoulli import (
-    BernoulliSelection as BernoulliSelection,
-    SelectorState as SelectorState,
-    bernoulli as bernoulli,
-    poisson as poisson,
-)
+from ._bernoulli import bernoulli as bernoulli, poisson as poisson
 from ._blocks import (
     batch_partitioning as batch_partitioning,
     partition as partition,
@@ -37,8 +32,6 @@ from ._rollout import (
 from ._rounds import (
     RoundHistory as RoundHistory,
     Selector as Selector,
-    ThresholdRule as ThresholdRule,
-    component_sums as component_sums,
     learnt_rows as learnt_rows,
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,

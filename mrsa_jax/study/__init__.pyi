@@ -25,7 +25,6 @@ from ._config import (
     PopulationConfig as PopulationConfig,
     ProtocolConfig as ProtocolConfig,
     ResourceConfig as ResourceConfig,
-    Scheme as Scheme,
     SegmentConfig as SegmentConfig,
     SimulateConfig as SimulateConfig,
     TrainConfig as TrainConfig,

@@ -17,11 +17,11 @@ import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
 from mrsa_jax.attacks import (
     UpdateView,
+    _gradient_inversion,
     _gradient_inversion as inner,
     gradient_inversion,
-    inferred_labels,
-    total_variation,
 )
+from mrsa_jax.attacks._gradient_inversion import inferred_labels, total_variation
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(16,))
@@ -89,7 +89,7 @@ def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
 
 def test_another_view_is_refused() -> None:
     other: Any = mj.attacks.ModelView(MODEL, on_device(np.ones(3, np.float32)), SHAPE, 10)
-    run = inspect.unwrap(mj.attacks.GradientInversion.run)
+    run = inspect.unwrap(_gradient_inversion.GradientInversion.run)
     with pytest.raises(mj.ConfigurationError, match="which lacks update, num_images, labels"):
         run(gradient_inversion(), 0, other)
 

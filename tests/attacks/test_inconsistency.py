@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.attacks import _inconsistency as inner, model_inconsistency, silenced
+from mrsa_jax.attacks import _inconsistency as inner, model_inconsistency
+from mrsa_jax.attacks._inconsistency import silenced
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(12, 6))

@@ -18,11 +18,12 @@ import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
 from mrsa_jax.attacks import (
     MembershipView,
+    _membership,
     _membership as inner,
     membership,
     membership_score,
-    true_logits,
 )
+from mrsa_jax.attacks._membership import true_logits
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(32,))
@@ -95,7 +96,7 @@ def test_the_adversary_needs_samples_of_its_own() -> None:
         attack.run(0, _view()[0])
     other: Any = mj.attacks.ModelView(MODEL, jnp.ones(3), SHAPE, 10)
     with pytest.raises(mj.ConfigurationError, match="lacks start, inputs, labels, own_inputs"):
-        inspect.unwrap(mj.attacks.Membership.run)(attack, 0, other)
+        inspect.unwrap(_membership.Membership.run)(attack, 0, other)
 
 
 def test_logits_of_the_true_label_by_their_definition() -> None:

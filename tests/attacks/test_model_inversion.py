@@ -14,7 +14,14 @@ from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
-from mrsa_jax.attacks import ModelView, WireView, identified, model_inversion, read_models
+from mrsa_jax.attacks import (
+    ModelView,
+    WireView,
+    _model_inversion,
+    identified,
+    model_inversion,
+    read_models,
+)
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.logistic(10)
@@ -62,7 +69,7 @@ def test_misuse_of_the_views() -> None:
     wire: Any = WireView(np.full((1, 3), 16, np.uint32), 16, quantizer)
     with pytest.raises(mj.ConfigurationError, match=r"`uploads` must lie in \[0, 16\)"):
         read_models(wire)
-    run = inspect.unwrap(mj.attacks.ModelInversion.run)
+    run = inspect.unwrap(_model_inversion.ModelInversion.run)
     with pytest.raises(mj.ConfigurationError, match="got WireView, which lacks model, parameters"):
         run(attack, None, wire)
     with pytest.raises(mj.ConfigurationError, match="`images` must have one image for each"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import bench
+from mrsa_jax.bench import _harness
 
 
 def _compare(**changes: object) -> bench.Measurement:
@@ -22,15 +23,15 @@ def _compare(**changes: object) -> bench.Measurement:
         "repeats": 3,
         "aim": 2.0,
     }
-    return bench.compare(
+    return _harness.compare(
         "topic", "case", lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes)
     )
 
 
 def test_a_wrong_result_is_never_timed() -> None:
     calls = []
-    with pytest.raises(bench.ResultsDifferError):
-        bench.compare(
+    with pytest.raises(_harness.ResultsDifferError):
+        _harness.compare(
             "topic",
             "case",
             lambda: calls.append(1) or np.ones(3),
@@ -60,7 +61,7 @@ def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_peer_may_tell_its_own_seconds() -> None:
-    item = bench.compare(
+    item = _harness.compare(
         "t", "c", lambda: 1, lambda: {"seconds": 2.0}, work=3.0, unit="x",
         peer_work=1.0, peer_seconds=lambda told: told["seconds"], repeats=2,
     )  # fmt: skip
@@ -72,15 +73,15 @@ def test_ours_alone_is_checked_too() -> None:
         assert nothing is None
         np.testing.assert_equal(found, 2)
 
-    bench.compare("t", "c", lambda: 2, work=1.0, unit="x", check=check, repeats=1)
-    with pytest.raises(bench.ResultsDifferError, match="not equal"):
-        bench.compare("t", "c", lambda: 1, work=1.0, unit="x", check=check, repeats=1)
+    _harness.compare("t", "c", lambda: 2, work=1.0, unit="x", check=check, repeats=1)
+    with pytest.raises(_harness.ResultsDifferError, match="not equal"):
+        _harness.compare("t", "c", lambda: 1, work=1.0, unit="x", check=check, repeats=1)
 
 
 def test_records_are_json_lines_with_machine_and_time(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "results" / "topic.jsonl"
     where = bench.machine()
-    rows = [bench.row(_compare(), where, "2026-01-01T00:00:00+00:00")] * 3
+    rows = [_harness.row(_compare(), where, "2026-01-01T00:00:00+00:00")] * 3
     bench.record(rows[:2], path)
     bench.record(rows[2:], path)
     found = [json.loads(line) for line in path.read_text().splitlines()]

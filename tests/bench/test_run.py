@@ -11,16 +11,16 @@ import pytest
 
 from mrsa_jax import bench
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax.bench import _random_clients, _rank, _rounds, _run, _selection
+from mrsa_jax.bench import _harness, _random_clients, _rank, _rounds, _run, _selection, _topics
 from mrsa_jax.cli import main
 
 
 def _measure(name: str) -> bench.Measurement:
-    return bench.compare("rank", name, lambda: 1, lambda: 1, work=1.0, unit="x", repeats=1)
+    return _harness.compare("rank", name, lambda: 1, lambda: 1, work=1.0, unit="x", repeats=1)
 
 
 def _wrong(name: str) -> bench.Measurement:
-    raise bench.ResultsDifferError("1 is not 2")
+    raise _harness.ResultsDifferError("1 is not 2")
 
 
 def _broken(name: str) -> bench.Measurement:
@@ -30,11 +30,11 @@ def _broken(name: str) -> bench.Measurement:
 @pytest.fixture
 def cases(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [
-        bench.Case("good", _measure),
-        bench.Case("wrong", _wrong),
-        bench.Case("broken", _broken, "pfl"),
-        bench.Case("absent", _measure, "flower"),
-        bench.Case("last", _measure),
+        _topics.Case("good", _measure),
+        _topics.Case("wrong", _wrong),
+        _topics.Case("broken", _broken, "pfl"),
+        _topics.Case("absent", _measure, "flower"),
+        _topics.Case("last", _measure),
     ]
     monkeypatch.setattr(_run, "cases_of", lambda topic, quick: found)
     here = {"pfl": pathlib.Path("python"), "flower": None}
@@ -127,7 +127,7 @@ def test_a_wrong_result_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def wrong(name: str) -> bench.Measurement:
-        return bench.compare(
+        return _harness.compare(
             "rank", name, lambda: 1, lambda: 2, work=1.0, unit="x",
             check=lambda ours, theirs: pytest.fail("unreached") if ours == theirs else _differ(),
         )  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_wrong_result_fails_the_run(
 
     # what the command sets for JAX is taken back
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
-    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [bench.Case("one", wrong)])
+    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [_topics.Case("one", wrong)])
     assert main(["bench", "rank"]) == 1
     assert "wrong: rank, one: 1 is not 2" in " ".join(capsys.readouterr().err.split())
     assert main(["bench", "rank", "--json"]) == 1

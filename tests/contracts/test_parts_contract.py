@@ -14,6 +14,7 @@ import pytest
 
 from mrsa_jax import attacks, dp, federated, graphs, hetero, quantize, secagg
 from mrsa_jax._streams import as_key
+from mrsa_jax.hetero import _robust
 
 N, D = 4, 6
 _VALUES = np.random.default_rng(0).uniform(-1, 1, (N, D)).astype(np.float32)
@@ -77,7 +78,7 @@ FAMILIES = {
         },
     ),
     "robust rule": Family(
-        hetero.RobustRule,
+        _robust.RobustRule,
         (hetero,),
         lambda one, key: one(_VALUES, _WEIGHTS),
         {

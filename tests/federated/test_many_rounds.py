@@ -15,6 +15,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.federated.programs import runs_program
+from mrsa_jax.secagg import _aggregator_state
 
 _CLIENTS, _COHORT, _DIM, _ROUNDS = 6, 4, 650, 9
 _MODEL = mj.federated.logistic(10)
@@ -196,7 +197,7 @@ class _OnTheHost:
     ) -> tuple[Any, int]:
         alive = np.asarray(survivors)
         mean = jnp.asarray(np.asarray(updates)[alive].mean(axis=0))
-        out = mj.secagg.AggregateOut(
+        out = _aggregator_state.AggregateOut(
             mean, jnp.int32(0), mean, jnp.float32(0), jnp.asarray(alive),
             jnp.zeros(len(alive), jnp.int32), jnp.uint32(1),
         )  # fmt: skip

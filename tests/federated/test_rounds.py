@@ -20,6 +20,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax.federated.programs import rounds_program
+from mrsa_jax.secagg import _aggregator_state
 
 _CLIENTS, _COHORT, _DIM = 6, 4, 650
 _MODEL = mj.federated.logistic(10)
@@ -180,7 +181,7 @@ class _OnTheHost:
         self, key: Any, state: int, updates: Any, members: Any, survivors: Any
     ) -> tuple[Any, int]:
         mean = jnp.asarray(np.asarray(updates)[np.asarray(survivors)].mean(axis=0))
-        out = mj.secagg.AggregateOut(
+        out = _aggregator_state.AggregateOut(
             mean, jnp.int32(0), mean, jnp.float32(0), jnp.asarray(survivors),
             jnp.zeros(len(survivors), jnp.int32), jnp.uint32(1),
         )  # fmt: skip

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, secagg
-from mrsa_jax.graphs import check_adjacency, complete, edges, erdos_renyi, neighbour_lists
+from mrsa_jax import ConfigurationError
+from mrsa_jax.graphs import check_adjacency, complete, edges, erdos_renyi
+from mrsa_jax.graphs._lists import neighbour_lists
+from mrsa_jax.secagg import _types
 
 PATH = np.asarray([[0, 1, 0], [1, 0, 1], [0, 1, 0]], bool)
 
@@ -68,7 +70,7 @@ def test_edges_are_lexicographic() -> None:
 
 def test_edges_of_the_complete_graph_number_the_pair_seeds() -> None:
     found = edges(complete(6).sample(jax.random.key(0)))
-    assert [secagg.edge_index(int(i), int(j), 6) for i, j in found] == list(range(15))
+    assert [_types.edge_index(int(i), int(j), 6) for i, j in found] == list(range(15))
 
 
 @pytest.mark.parametrize("width", [0, 2, 3, 9, 20])

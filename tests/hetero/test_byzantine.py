@@ -17,6 +17,7 @@ from hypothesis import given
 from mrsa_jax import hetero
 from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax._errors import ConfigurationError
+from mrsa_jax.hetero import _byzantine
 
 WHO = np.asarray([False, True, False, True, False])
 ATTACKS = {
@@ -95,7 +96,7 @@ def test_updates_by_hand():
     own, mine = on_device([[1.0, -2.0], [3.0, 2.0], [10.0, 4.0]]), on_device([0, 0, 1], bool)
     who = np.asarray(mine)
 
-    def last(attack: hetero.Byzantine) -> list[float]:
+    def last(attack: _byzantine.Byzantine) -> list[float]:
         return np.asarray(_sent(attack, own, mine))[2].tolist()
 
     assert last(hetero.sign_flip(who)) == [-10.0, -4.0]
@@ -118,7 +119,7 @@ def test_colluders_agree_and_slots_follow_ids():
 
 
 def test_attacks_combine():
-    both = dataclasses.replace(hetero.sign_flip(WHO), on_residues=hetero.UniformResidues())
+    both = dataclasses.replace(hetero.sign_flip(WHO), on_residues=_byzantine.UniformResidues())
     own, mine = on_device(updates()), on_device(WHO)
     codes = on_device(np.full((5, 4), 200, np.uint32))
     sent = np.asarray(_sent(both, own, mine))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.hetero import align_groups, cohort_layouts, fixed_groups, ranked_groups
+from mrsa_jax.hetero import cohort_layouts, ranked_groups
+from mrsa_jax.hetero._cohorts import align_groups, fixed_groups
 
 EVERYBODY = [[1, 1, 1, 1, 1, 1]]
 THREE = [0, 0, 1, 1, 2, 2]

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from mrsa_jax import hetero, secagg
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.hetero import segment_layout
+from mrsa_jax.hetero._communication import loss_probability
 
 FIVE = partial(segment_layout, "mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
 
@@ -25,11 +26,11 @@ FIVE = partial(segment_layout, "mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
         (lambda: hetero.survival_probability(4, 1.1), r"`dropout_rate` must lie in \[0, 1\]; got"),
         (lambda: hetero.survival_probability(4, math.nan), r"`dropout_rate` must lie in \[0, 1\]"),
         (lambda: hetero.survival_probability(4, 0.1, 0), "`num_subgroups` must be at least 1"),
-        (lambda: hetero.loss_probability(FIVE(), [0.1] * 4), "`dropout_rate` must .* number, or"),
-        (lambda: hetero.loss_probability(FIVE(), -0.1), r"`dropout_rate` must lie in \[0, 1\]"),
+        (lambda: loss_probability(FIVE(), [0.1] * 4), "`dropout_rate` must .* number, or"),
+        (lambda: loss_probability(FIVE(), -0.1), r"`dropout_rate` must lie in \[0, 1\]"),
         (lambda: hetero.segment_costs(FIVE(), [True] * 3), "`present` must .* bool for each slot"),
         (lambda: hetero.segment_costs(FIVE(), np.ones(10)), "`present` must .* bool for each slot"),
-        (lambda: hetero.loss_probability(
+        (lambda: loss_probability(
             segment_layout([[0, 0, -1], [0, -1, 0], [-1, 1, 1]][:2], [2] * 3, [2] * 3, 4),
             0.1), "`layout` must let each column sum a segment by itself"),
     ],
@@ -70,10 +71,10 @@ def test_extreme_rates():
     assert hetero.survival_probability(3, 0) == 1.0
     assert hetero.survival_probability(3, 1, 4) == 0.0
     assert hetero.survival_probability(1, 0) == 0.0  # one client is never two
-    assert hetero.loss_probability(FIVE(), 0) == 0.0
-    assert hetero.loss_probability(FIVE(), 1) == 0.0  # nobody answers, nobody is lost for it
+    assert loss_probability(FIVE(), 0) == 0.0
+    assert loss_probability(FIVE(), 1) == 0.0  # nobody answers, nobody is lost for it
     small = segment_layout("mc", [1] * 3, [2] * 3, 3, allow_small_groups=True)
-    assert hetero.loss_probability(small, 0) == 1.0
+    assert loss_probability(small, 0) == 1.0
 
 
 def test_a_tiny_loss_keeps_its_digits():
@@ -81,7 +82,7 @@ def test_a_tiny_loss_keeps_its_digits():
     rate = Fraction(1, 1024)
     one = 20 * (1 - rate) * rate**19
     exact = 1 - (1 - one) ** 5
-    assert hetero.loss_probability(layout, float(rate)) == pytest.approx(float(exact), rel=1e-12)
+    assert loss_probability(layout, float(rate)) == pytest.approx(float(exact), rel=1e-12)
     assert 0 < exact < Fraction(1, 10**50)
 
 
@@ -105,14 +106,14 @@ def test_the_chance_of_a_loss_by_all_patterns(layout):
         sends = np.asarray(pattern)
         if (secagg.admitted(layout.plan, sends) != sends).any():
             truth += float(np.where(sends, 1 - rates, rates).prod())
-    assert hetero.loss_probability(layout, rates) == pytest.approx(truth, rel=1e-10)
+    assert loss_probability(layout, rates) == pytest.approx(truth, rel=1e-10)
 
 
 def test_the_protocol_loses_less_than_theorem_4_counts():
     layout = segment_layout("mc", [4] * 5, [2] * 5, dim=5)
     for rate in (0.1, 0.3, 0.5):
         theorem = 1 - hetero.survival_probability(4, rate, 5)
-        assert 0 < hetero.loss_probability(layout, rate) < theorem
+        assert 0 < loss_probability(layout, rate) < theorem
 
 
 def counted(layout, present):

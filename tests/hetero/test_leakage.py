@@ -15,13 +15,13 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax.hetero import (
     cohort_layouts,
-    fixed_groups,
     ranked_groups,
     segment_layout,
     segment_leakage,
     segment_matrix,
     segment_participation,
 )
+from mrsa_jax.hetero._cohorts import fixed_groups
 from mrsa_jax.hetero._leakage import SegmentLeakage, SumLeakage
 
 PAIRS = partial(segment_layout, "mc", [2, 2, 2], [2, 4, 8], 7)

@@ -17,6 +17,7 @@ from hypothesis import given
 from mrsa_jax import hetero
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import ConfigurationError
+from mrsa_jax.hetero import _robust
 
 RULES = {
     "weighted_mean": lambda: hetero.weighted_mean(),
@@ -361,7 +362,7 @@ def test_krum_never_takes_a_far_block_or_an_absent_one():
 def test_contract(name):
     """Absent blocks may hold anything; jit and vmap change nothing; order of blocks neither."""
     rule, (values, weights) = RULES[name](), sample(7)
-    assert isinstance(rule, hetero.RobustRule)
+    assert isinstance(rule, _robust.RobustRule)
     expected = rule(values, weights)
     assert expected.shape == (DIM,)
     assert expected.dtype == jnp.float32

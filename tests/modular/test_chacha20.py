@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
 from mrsa_jax._arrays import on_device, zeros
-from mrsa_jax.modular import chacha20_block, chacha20_columns, keystream
+from mrsa_jax.modular import chacha20_columns, keystream
+from mrsa_jax.modular._chacha20 import chacha20_block
 
 VECTORS = json.loads(
     (pathlib.Path(__file__).parent.parent / "vectors" / "rfc8439.json").read_text()

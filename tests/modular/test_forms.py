@@ -11,14 +11,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
 from mrsa_jax._prime import PRIMES
-from mrsa_jax.modular import (
-    _blocked,
-    _open_ranks,
-    _rank_kernel,
-    is_in_row_space,
-    rank,
-    rank_trajectory,
-)
+from mrsa_jax.modular import _blocked, _open_ranks, _rank_kernel, rank, rank_trajectory
+from mrsa_jax.modular._linalg import is_in_row_space
 
 FORMS = ("loops", "xla", "pallas")
 SMALL = (_blocked.SMALL_PRIME, _rank_kernel.WORD_PRIME, 8_191)

@@ -12,6 +12,7 @@ from inside import inside
 from matplotlib.figure import Figure
 
 from mrsa_jax import attacks
+from mrsa_jax.attacks import _gradient_inversion
 from mrsa_papers import check_targets
 from mrsa_papers.harness import Context, image_as_cells, image_from_text, stretched
 
@@ -66,7 +67,7 @@ def test_the_server_is_given_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
         shape = (*view.update.shape[:-1], view.num_images, *view.input_shape)
         return types.SimpleNamespace(images=np.zeros(shape, np.float32))
 
-    monkeypatch.setattr(attacks.GradientInversion, "run", run)
+    monkeypatch.setattr(type(attacks.gradient_inversion()), "run", run)
     attack = attacks.gradient_inversion(num_steps=2)
     monkeypatch.setattr(images, "_CLIENTS", 4)
     ground = images._ground(Context(0, True, dataset="digits"), 0)
@@ -74,7 +75,7 @@ def test_the_server_is_given_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     images._inverted_blocks(ground, ground.updates, 2, attack)
     assert [view.labels for view in seen] == [None, None]
     truth = np.asarray(ground.clients.labels)[:4]
-    np.testing.assert_array_equal(attacks.inferred_labels(seen[0])[:, 0], truth)
+    np.testing.assert_array_equal(_gradient_inversion.inferred_labels(seen[0])[:, 0], truth)
 
 
 def test_the_figure_draws_all_of_them(rows: pd.DataFrame) -> None:

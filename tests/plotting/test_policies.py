@@ -10,7 +10,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError
 from mrsa_jax.plotting import plot_policies
-from mrsa_jax.privacy import PolicyPrivacy
+from mrsa_jax.privacy._policies import PolicyPrivacy
 
 RNG = np.random.default_rng(0)
 STRONG = RNG.integers(1, 5, (3, 4, 6))

@@ -14,14 +14,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax.privacy import (
-    ParticipationLog,
-    Recipe,
-    WeakPrivacy,
-    audit,
-    first_exposure,
-    hidden_among,
-)
+from mrsa_jax.privacy import ParticipationLog, Recipe, audit, first_exposure, hidden_among
+from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_jax.privacy.logs import integer_rows
 
 # Rounds 3 and 9 minus round 12 is client 41 alone.

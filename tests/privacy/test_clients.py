@@ -9,7 +9,7 @@ import row_space_oracle as oracle
 import weak_families as families
 
 import mrsa_jax as mj
-from mrsa_jax.privacy import client_privacy, first_exposure, weak_privacy
+from mrsa_jax.privacy import _clients, client_privacy, first_exposure, weak_privacy
 from mrsa_jax.privacy.solver import Through, _through, collapse, ranks_of
 
 P = [[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 1]]
@@ -189,11 +189,11 @@ def test_sentences():
         "1 is exposed if this client joins the server: 0"
     )
     assert str(client_privacy([[0, 0]])) == "nobody is in a sum"
-    open_ones = mj.privacy.ClientPrivacy(
+    open_ones = _clients.ClientPrivacy(
         np.array([3]), np.array([6]), np.array([False]), ((0, 1, 2, 3, 4, 5),), ((1,),), None
     )
     padded = [*open_ones.supports, *[()] * 5]
-    wide = mj.privacy.ClientPrivacy(
+    wide = _clients.ClientPrivacy(
         np.array([3] + [-1] * 5), np.array([6] + [-1] * 5), np.zeros(6, bool), tuple(padded),
         ((1,),) + ((),) * 5, None,
     )  # fmt: skip

@@ -12,7 +12,8 @@ import row_space_oracle as oracle
 from weak_families import FAMILIES, FANO
 
 import mrsa_jax as mj
-from mrsa_jax.privacy import UnweightedGroup, unweighted_group
+from mrsa_jax.privacy import unweighted_group
+from mrsa_jax.privacy._unweighted import UnweightedGroup
 
 VALUES = {"plain": (0, 1), "plus_minus": (-1, 0, 1)}
 

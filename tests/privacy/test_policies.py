@@ -10,7 +10,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax.privacy import PolicyPrivacy, policy_privacy, strong_privacy
+from mrsa_jax.privacy import policy_privacy, strong_privacy
+from mrsa_jax.privacy._policies import PolicyPrivacy
 
 _selector = functools.cache(lambda: mj.selection.batch_partitioning(12, 6, 3))
 _online = functools.cache(lambda: mj.availability.independent(0.05))

@@ -10,15 +10,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
-from mrsa_jax.secagg import (
-    Block,
-    complete_plan,
-    derive_seeds,
-    edge_index,
-    key_material,
-    ring_sum,
-    segment_plan,
-)
+from mrsa_jax.secagg import Block, complete_plan, derive_seeds, key_material, ring_sum, segment_plan
+from mrsa_jax.secagg._types import edge_index
 
 
 @pytest.mark.parametrize(

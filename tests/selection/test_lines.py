@@ -20,7 +20,6 @@ from mrsa_jax._statistics import binomial_interval
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import (
-    SelectorState,
     batch_partitioning,
     crossing_partitions,
     from_lines,
@@ -28,6 +27,7 @@ from mrsa_jax.selection import (
     rollout_metrics,
     rollout_trials,
 )
+from mrsa_jax.selection._bernoulli import SelectorState
 
 
 def _raw(function: Callable[..., Any]) -> Callable[..., Any]:

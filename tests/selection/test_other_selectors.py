@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import ConfigurationError, selection
+from mrsa_jax import ConfigurationError
 from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax._streams import Stream, as_key, client_words, round_key, trial_key
 from mrsa_jax.availability import Independent, independent
 from mrsa_jax.selection import (
-    SelectorState,
+    _bernoulli,
     batch_partitioning,
     bernoulli,
     minimum_separation,
@@ -28,6 +28,7 @@ from mrsa_jax.selection import (
     rollout_trials,
     uniform,
 )
+from mrsa_jax.selection._bernoulli import SelectorState
 
 _always = functools.cache(lambda: independent(0.0))
 
@@ -214,7 +215,7 @@ def test_separation_holds(make: Callable, sizes: tuple[float, ...], b: int) -> N
     gaps = [np.diff(np.flatnonzero(c)) for trial in history for c in trial.T]
     assert min(np.concatenate(gaps)) == b  # and nobody rests longer than asked to
     blocks = history.reshape(4, 60, 6, 2)
-    if not isinstance(inner, selection.BernoulliSelection) and int(inner.block_size) == 2:
+    if not isinstance(inner, _bernoulli.BernoulliSelection) and int(inner.block_size) == 2:
         assert (blocks.all(-1) == blocks.any(-1)).all()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax.selection import Scheme, register
+from mrsa_jax.selection import Scheme, _bernoulli, register
 from mrsa_jax.selection._registry import BUILT_IN
 
 N, K = 12, 4
@@ -27,7 +27,7 @@ class InTurn:
     num_clients: int = dataclasses.field(metadata={"static": True})
 
     def init(self) -> Any:
-        return mj.selection.SelectorState(jnp.zeros(self.num_clients, jnp.int32))
+        return _bernoulli.SelectorState(jnp.zeros(self.num_clients, jnp.int32))
 
     def select(self, key: Any, state: Any, available: Any) -> tuple[Any, Any]:
         del key
@@ -35,7 +35,7 @@ class InTurn:
         place = (jnp.arange(self.num_clients, dtype=jnp.int32) - start) % self.num_clients
         wanted = place < self.cohort_size
         cohort = wanted & jnp.all(available | ~wanted)
-        return cohort, mj.selection.SelectorState(state.counts + cohort.astype(jnp.int32))
+        return cohort, _bernoulli.SelectorState(state.counts + cohort.astype(jnp.int32))
 
 
 @jax.tree_util.register_dataclass

@@ -17,7 +17,6 @@ from scipy import stats
 from mrsa_jax import ConfigurationError, _device
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.selection import (
-    SelectorState,
     aggregation_cardinality,
     batch_partitioning,
     bernoulli,
@@ -30,6 +29,7 @@ from mrsa_jax.selection import (
     uniform,
     weighted,
 )
+from mrsa_jax.selection._bernoulli import SelectorState
 
 RATES = [0.1, 0.2, 0.3, 0.4, 0.5]
 SELECTORS = {

@@ -14,7 +14,8 @@ import pytest
 
 from mrsa_jax import ConfigurationError, Status, availability, privacy, selection
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.selection import component_sums, learnt_sums, rollout_rounds
+from mrsa_jax.selection import _rounds, learnt_sums, rollout_rounds
+from mrsa_jax.selection._rounds import component_sums
 
 POLICIES = ("ignore", "abort", "drop_block")
 EVERYBODY = np.ones((5, 4), bool)
@@ -263,7 +264,7 @@ def test_a_rule_takes_the_place_of_policy_blocks_and_threshold() -> None:
         60,
     )
     labels = jnp.arange(24, dtype=jnp.int32) // jnp.int32(4)
-    rule = selection.ThresholdRule(labels, jnp.int32(5), "drop_block")
+    rule = _rounds.ThresholdRule(labels, jnp.int32(5), "drop_block")
     ruled = rollout_rounds(*settings, rule=rule, num_trials=3)
     played = _play("drop_block", 0.04, threshold=5)
     for mine, theirs in zip(ruled, played, strict=True):

@@ -17,7 +17,6 @@ from mrsa_jax import ConfigurationError, availability, selection
 from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, as_key, client_words, round_key, trial_key
 from mrsa_jax.selection import (
-    SelectorState,
     batch_partitioning,
     bernoulli,
     enumerate_family,
@@ -27,6 +26,7 @@ from mrsa_jax.selection import (
     uniform,
     weighted,
 )
+from mrsa_jax.selection._bernoulli import SelectorState
 
 FALSE_FAILURE = 1e-6
 RATES = [0.1, 0.2, 0.3, 0.4, 0.5]

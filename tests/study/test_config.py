@@ -18,7 +18,6 @@ from mrsa_jax.study import (
     DemoConfig,
     PopulationConfig,
     ResourceConfig,
-    Scheme,
     SegmentConfig,
     SimulateConfig,
     TrainConfig,
@@ -30,7 +29,7 @@ from mrsa_jax.study import (
     to_toml,
     validate,
 )
-from mrsa_jax.study._config import different_settings, secret_seed
+from mrsa_jax.study._config import Scheme, different_settings, secret_seed
 from mrsa_jax.study.sweeps import parse_sweep
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)

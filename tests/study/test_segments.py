@@ -12,6 +12,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
+from mrsa_jax.hetero import _segments as own_segments
 from mrsa_jax.study import (
     AggregationConfig,
     PopulationConfig,
@@ -98,7 +99,7 @@ def test_names_are_those_of_the_registry() -> None:
     names = {field: typing.get_args(hint) for field, hint in hints.items()}
     assert names["combine"] == tuple(_segments.COMBINE)
     assert names["attack"] == tuple(_segments.ATTACKS)
-    assert set(names["segments"]) == {"none", "groups", *mj.hetero.SCHEMES}
+    assert set(names["segments"]) == {"none", "groups", *own_segments.SCHEMES}
     robust = SegmentConfig("sc", num_byzantine=0)
     for make in _segments.COMBINE.values():
         rule = make(robust)

@@ -107,7 +107,7 @@ def _inverted(
     line: lines.Wire,
     dataset: data.Dataset,
     model: Any,
-    attack: attacks.ModelInversion,
+    attack: Any,
     people: _People,
 ) -> list[dict[str, Any]]:
     """Invert what each scheme lets see, and the sum; a row for each client."""

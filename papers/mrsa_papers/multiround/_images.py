@@ -105,7 +105,7 @@ def _clients_in_words(context: Context, seeds: int) -> str:
 
 
 def _from_moving_sums(
-    ground: _Ground, target: int, rate: float | None, attack: attacks.GradientInversion
+    ground: _Ground, target: int, rate: float | None, attack: attacks.Attack
 ) -> list[dict[str, Any]]:
     kept = _played(ground, target, rate)
     found = attacks.least_squares(kept.view.participation, kept.view.aggregates)
@@ -193,9 +193,7 @@ def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     )  # fmt: skip
 
 
-def _from_sums(
-    ground: _Ground, target: int, attack: attacks.GradientInversion
-) -> list[dict[str, Any]]:
+def _from_sums(ground: _Ground, target: int, attack: attacks.Attack) -> list[dict[str, Any]]:
     """Return a row for each client: how well its image comes out of the sums."""
     seen = _played(ground, target, None).view
     found = attacks.least_squares(seen.participation, seen.aggregates)
@@ -214,7 +212,7 @@ def _from_sums(
 
 
 def _inverted_blocks(
-    ground: _Ground, found: np.ndarray, target: int, attack: attacks.GradientInversion
+    ground: _Ground, found: np.ndarray, target: int, attack: attacks.Attack
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return who is in each block of T, and the T images that are behind its mean."""
     blocks = np.arange(_CLIENTS).reshape(-1, target)
@@ -231,7 +229,7 @@ def _inverted_blocks(
     return blocks, images  # [blocks, images of a block, ...]
 
 
-def _from_upload(ground: _Ground, attack: attacks.GradientInversion) -> list[dict[str, Any]]:
+def _from_upload(ground: _Ground, attack: attacks.Attack) -> list[dict[str, Any]]:
     """Return the same for what each client sends under its pads."""
     clip = float(np.abs(ground.updates).max()) * 1.001
     quantizer = quantize.stochastic(_LEVELS, clip)

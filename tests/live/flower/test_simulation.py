@@ -15,7 +15,7 @@ import pytest
 from network import lines, weights
 
 import mrsa_jax as mj
-from mrsa_jax.privacy import WeakPrivacy
+from mrsa_jax.privacy._weak import WeakPrivacy
 
 pytestmark = [
     pytest.mark.slow,
