@@ -185,7 +185,7 @@ def run(
     trained = train_points([_on(config, machine) for config in configs])
     for config, (history, result, more) in zip(configs, trained, strict=True):
         last = result.diverged_round
-        found: dict[str, Any] = of_point(config, None, np.nan)
+        found: dict[str, Any] = of_point(config, None, np.array(np.nan))
         del found["expected_cardinality"]  # which trainings have never kept
         paths = TRAJECTORIES in kept
         is_path = {name: name.endswith("_by_evaluation") for name in more}
