@@ -20,7 +20,7 @@ TRIALS = 1500
 
 @pytest.fixture(scope="module")
 def mechanism() -> mj.dp.RingMechanism:
-    return mj.dp.ring_mechanism("skellam", 1.0, 2.0, dim=16, num_clients=3, modulus_bits=22)
+    return mj.dp.ring_mechanism("skellam", 1.0, 2.0, dim=16, num_clients=3, modulus_bits=16)
 
 
 def ledger_of(planned: int = 3) -> np.ndarray:
@@ -86,7 +86,7 @@ SIX = np.asarray([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 
 def test_each_standard_breakage_is_found_and_nothing_is_said_of_a_sound_one(name: str) -> None:
     """The first statistic finds what is sent, the second what is missing of the noise."""
     mechanism = mj.dp.ring_mechanism(
-        "skellam", 1.0, 1.0, dim=16, num_clients=6, modulus_bits=20
+        "skellam", 1.0, 1.0, dim=16, num_clients=6, modulus_bits=16
     )  # fmt: skip
     allowed = mj.dp.ledger(SIX, mechanism=mechanism).mu[0]
     changes, faults, is_refuted = BROKEN[name]
@@ -162,7 +162,7 @@ def test_known_others_leave_what_the_ledger_says(mechanism: mj.dp.RingMechanism)
 def test_less_noise_than_the_ledger_counts_is_refuted(mechanism: mj.dp.RingMechanism) -> None:
     """Clients who add a quarter of the noise: the lower end passes the ledger's mu."""
     weak = mj.secagg.ring_average(
-        mechanism.quantizer, 3, 16, modulus_bits=22, fidelity="sets",
+        mechanism.quantizer, 3, 16, modulus_bits=16, fidelity="sets",
         noise=mj.dp.skellam(mechanism.noise.variance / 4),
     )  # fmt: skip
     scores = mj.attacks.canaries(0, mechanism).play(1, HISTORY, TRIALS, weak)
@@ -212,7 +212,7 @@ def test_misuse_is_named(mechanism: mj.dp.RingMechanism) -> None:
             audit(0, mechanism).play(0, rows, 3)
     with pytest.raises(ConfigurationError, match="`aggregator` must have"):
         audit(0, mechanism).play(0, HISTORY, 3, mechanism)
-    flat = mj.dp.ring_mechanism("skellam", 1.0, 1.0, dim=1, num_clients=3, modulus_bits=22)
+    flat = mj.dp.ring_mechanism("skellam", 1.0, 1.0, dim=1, num_clients=3, modulus_bits=16)
     with pytest.raises(ConfigurationError, match="`mechanism` must be of updates with two"):
         audit(0, flat).play(0, HISTORY, 3)
     with pytest.raises(ConfigurationError, match="`num_trials` must be at least 1; got 0"):

@@ -433,7 +433,7 @@ def test_canaries_are_found_as_often_as_the_ledger_says(
 ) -> None:
     words = ["canaries", "--num-clients", "6", "--cohort-size", "4", "--rounds", "5"]
     words += ["--schemes", "batch_partitioning:2", "--dim", "16", "--trials", "600"]
-    words += ["--noise-multiplier", "2", "--dropout-rates", "0.2"]
+    words += ["--noise-multiplier", "2", "--dropout-rates", "0.2", "--modulus-bits", "16"]
     found = _json([*words, "--clients", "worst"], tmp_path / "out", capsys)
     known, gaussian = found["summary"]
     assert (known["others"], gaussian["others"]) == ("known", "gaussian")

@@ -36,7 +36,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "attack least-squares": SUMS | {"rounds": 30, "warm_up": 0, "frozen": True, "batch_size": 200},
     "attack distinguish": SUMS | {"rounds": 4, "warm_up": 1, "trials": 50, "trainings": 4},
-    "attack canaries": SUMS | {"rounds": 4, "trials": 40, "dim": 8, "others": ("known",)},
+    "attack canaries": SUMS | {"rounds": 4, "trials": 40, "dim": 8, "others": ("known",),
+                       "modulus_bits": 16},
     "attack disaggregation": SUMS | {"rounds": 20, "interval": 5, "dim": 30, "restarts": 1},
     "attack gradients": {
         "dataset": "digits", "model": "logistic", "iterations": 2, "restarts": 1,

@@ -21,7 +21,7 @@ CONFIG = study.TrainConfig(
     population=study.PopulationConfig(num_clients=8, cohort_size=4, dropout_rates=(0.3,)),
     data=study.DataConfig(dataset="digits"),
     training=study.TrainingConfig(model="logistic", batch_size=200, evaluate_every=4),
-    aggregation=study.AggregationConfig(noise_multiplier=2.0, clip_norm=1.0, modulus_bits=24),
+    aggregation=study.AggregationConfig(noise_multiplier=2.0, clip_norm=1.0, modulus_bits=16),
     track=("json_lines",),
 )
 BY_ROUND = ("strong_privacy", "exposed_clients", "hidden_among_worst", "fairness_gap", "wrapped")

@@ -137,9 +137,11 @@ def test_trainings_compile_once_a_group(tmp_path):
     assert found["_step"] == 0  # the server does not know of batches
 
 
+# tables of noise in rings of more bits take seconds
 NOISY = """
 [aggregation]
 clip_norm = 0.5
+modulus_bits = 16
 [grid]
 scheme = ["uniform", "batch_partitioning:2"]
 """
@@ -162,7 +164,7 @@ def test_noise_and_the_norm_are_numbers(tmp_path):
 SEGMENTS = """
 [aggregation]
 clip_norm = 0.5
-modulus_bits = 24
+modulus_bits = 18
 [hetero]
 segments = "sc"
 group_levels = [4096, 4096]

@@ -113,7 +113,7 @@ def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_p
 
 def test_epsilon_is_that_of_the_single_training_and_infinite_without_noise(tmp_path):
     text = TEXT.replace("training.server_learning_rate = [1.0, 1e13]", "")
-    text = text.replace("[grid]", "[aggregation]\nclip_norm = 0.5\n[grid]")
+    text = text.replace("[grid]", "[aggregation]\nclip_norm = 0.5\nmodulus_bits = 16\n[grid]")
     text = text.replace('"mlp"', '"logistic"')
     text += "aggregation.noise_multiplier = [0.0, 2.0]\naggregation.target_delta = [1e-5, 1e-3]\n"
     plan = plan_sweep(dataclasses.replace(parse_sweep(text), out=tmp_path / "out"))
