@@ -166,12 +166,7 @@ class StudyAccessor:
         return self._curves("accuracy", plotting.plot_accuracy, ax, axes)
 
     def plot(
-        self,
-        variable: str,
-        *,
-        x: str | None = None,
-        hue: str | None = None,
-        ax: Axes | None = None,
+        self, variable: str, *, x: str | None = None, hue: str | None = None, ax: Axes | None = None
     ) -> Axes:
         """Plot any quantity over any axis, a curve for each value of another.
 

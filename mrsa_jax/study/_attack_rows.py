@@ -16,8 +16,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._html import Shown
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.availability._registry import parse_availability
-from mrsa_jax.study._config import PopulationConfig, parse_scheme
-from mrsa_jax.study._validate import check_seed, check_sizes
+from mrsa_jax.study._config import PopulationConfig, check_seed, check_sizes, parse_scheme
 
 if TYPE_CHECKING:
     import numpy as np

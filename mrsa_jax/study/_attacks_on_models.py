@@ -131,11 +131,7 @@ class MembershipConfig(AttackSettings):
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/membership")
-    methods: _MethodNames = (
-        "loss",
-        "shadow",
-        "likelihood_ratio",
-    )
+    methods: _MethodNames = ("loss", "shadow", "likelihood_ratio")
     """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """What the adversary has: one client's model as it is, under its pads, or in a sum."""

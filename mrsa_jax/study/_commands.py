@@ -18,9 +18,8 @@ from mrsa_jax._html import Shown
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._untrusted import start_of
 from mrsa_jax.availability._registry import parse_availability
-from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study._config import check_seed, parse_scheme
 from mrsa_jax.study._tables import validate_graph
-from mrsa_jax.study._validate import check_seed
 
 
 @dataclasses.dataclass(frozen=True)

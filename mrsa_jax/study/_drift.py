@@ -22,11 +22,7 @@ _BITS = "Bits a coordinate about a client's updates, by the measured drift"
 _FACTS = {
     "update_spread": ((), "1", "Spread s of a coordinate across clients, over all layers"),
     "update_memory": ((), "1", "Memory rho of what lasts: its correlation from round to round"),
-    "update_lasting": (
-        (),
-        "1",
-        "Share of an update's variance that lasts; the rest is fresh",
-    ),
+    "update_lasting": ((), "1", "Share of an update's variance that lasts; the rest is fresh"),
     "layer_spread": (("layer",), "1", "Spread s within a layer"),
     "layer_memory": (("layer",), "1", "Memory rho within a layer"),
     "layer_lasting": (("layer",), "1", "Share of variance with memory within a layer"),

@@ -118,9 +118,7 @@ def _with_script(content: str, style: str, script: str) -> str:
 
 
 def _table(
-    table: pd.DataFrame,
-    names: Sequence[str],
-    spans: Mapping[tuple[int, str], tuple[float, float]],
+    table: pd.DataFrame, names: Sequence[str], spans: Mapping[tuple[int, str], tuple[float, float]]
 ) -> str:
     known = [n for n in HEADINGS if n in table and n not in names]
     columns = [*names, *known]

@@ -29,13 +29,13 @@ from mrsa_jax.study._config import (
     DemoConfig,
     SimulateConfig,
     TrainConfig,
+    check_study,
     command_of,
     parse_scheme,
     scheme_label,
     with_fields,
 )
 from mrsa_jax.study._load import check_types
-from mrsa_jax.study._validate import check_study
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

@@ -13,14 +13,7 @@ from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, WEAK, exposure_cha
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _report
 from mrsa_jax.study._chart_look import Series, legend
-from mrsa_jax.study._page import (
-    Section,
-    charts_section,
-    data_table,
-    opening,
-    paragraphs,
-    verdicts,
-)
+from mrsa_jax.study._page import Section, charts_section, data_table, opening, paragraphs, verdicts
 
 _PRIVACY = "weak_privacy"  # the chart that the page opens with
 _QUESTIONS = {

@@ -202,10 +202,7 @@ _MOST_HUES = 12  # values that colours and marks tell apart, of what is no schem
 
 
 def default_axes(
-    results: xr.Dataset,
-    table: pd.DataFrame,
-    x: str | None = None,
-    hue: str | None = None,
+    results: xr.Dataset, table: pd.DataFrame, x: str | None = None, hue: str | None = None
 ) -> tuple[str, str | None]:
     """Return along which of a sweep's axes curves run, and which tells them apart.
 

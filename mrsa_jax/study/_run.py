@@ -76,9 +76,7 @@ def run(config: Any, progress: Progress | None = None) -> Any:
 
 
 def run_and_save(
-    config: Any,
-    progress: Progress | None = None,
-    show: Callable[[Any], None] | None = None,
+    config: Any, progress: Progress | None = None, show: Callable[[Any], None] | None = None
 ) -> Any:
     """Run a command and write all that it found to `config.out`.
 

@@ -14,15 +14,7 @@ import numpy as np
 from mrsa_jax import federated, plotting
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.availability import Availability
-from mrsa_jax.study import (
-    _accessor,
-    _build,
-    _report,
-    _simulate_points,
-    _store,
-    _summary,
-    _tracking,
-)
+from mrsa_jax.study import _accessor, _build, _report, _simulate_points, _store, _summary, _training
 from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import (
     Config,
@@ -166,7 +158,7 @@ def run_and_save(
             return _save(config, folder, run(config, progress), show)
     if not isinstance(config, TrainConfig):
         with _store.study_folder(config) as folder:
-            with _tracking.trackers(config.track, folder.path / _TRACKING) as callbacks:
+            with _training.trackers(config.track, folder.path / _TRACKING) as callbacks:
                 trained = train_schemes(
                     config, progress, None, callbacks, _telling(config, progress)
                 )
@@ -186,7 +178,7 @@ def run_and_save(
             identity=config_hash(config),
             on_damage=functools.partial(warn, progress),
         )
-        with _tracking.trackers(config.track, own.tracking) as callbacks:
+        with _training.trackers(config.track, own.tracking) as callbacks:
             trained = train_schemes(
                 config, progress, checkpoints, callbacks, _telling(config, progress)
             )

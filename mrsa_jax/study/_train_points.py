@@ -17,13 +17,7 @@ from mrsa_jax._selector import cohort_size_of
 from mrsa_jax._tracing import program_of
 from mrsa_jax.study import _build, _noise
 from mrsa_jax.study._build import code_dim
-from mrsa_jax.study._config import (
-    DataConfig,
-    ResourceConfig,
-    TrainConfig,
-    schemes_of,
-    studied,
-)
+from mrsa_jax.study._config import DataConfig, ResourceConfig, TrainConfig, schemes_of, studied
 from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable

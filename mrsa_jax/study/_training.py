@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
+import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,15 @@ import numpy as np
 from mrsa_jax import federated, selection
 from mrsa_jax._device import in_context, platform
 from mrsa_jax._selector import cohort_size_of
-from mrsa_jax.study import _build, _drift, _noise, _segments, _tracking, _trial
-from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
+from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
+from mrsa_jax.study._config import (
+    DemoConfig,
+    Scheme,
+    TrackerName,
+    TrainConfig,
+    schemes_of,
+    secret_seed,
+)
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._training_setting import (
@@ -39,6 +47,92 @@ from mrsa_jax.study._variables import (
 if TYPE_CHECKING:
     import xarray as xr
 
+Callback = Callable[[dict[str, Any]], None]
+
+MAKERS: dict[TrackerName, Callable[[pathlib.Path], Any]] = {
+    "json_lines": lambda folder: federated.json_lines(folder / "metrics.jsonl"),
+    "tensorboard": lambda folder: federated.tensorboard(folder / "tensorboard"),
+    "wandb": lambda folder: federated.wandb(folder),
+}
+_AFTER_EACH_ROUND = (
+    "strong_privacy",
+    "exposed_clients",
+    "hidden_among_worst",
+    "hidden_among_median",
+    "fairness_gap",
+    "aggregation_cardinality",
+)
+
+
+@contextlib.contextmanager
+def trackers(names: Sequence[TrackerName], folder: pathlib.Path) -> Iterator[list[Callback]]:
+    """Give what writes metrics into a folder, and close it at the end, however that comes.
+
+    Raises:
+        ConfigurationError: Before anything is written, if a library is not installed.
+    """
+    with contextlib.ExitStack() as stack:
+        made = [MAKERS[name](folder) for name in names]
+        for one in made:
+            stack.callback(one.close)
+        yield made
+
+
+def teller(
+    config: DemoConfig | TrainConfig,
+    scheme: Scheme,
+    played: Played,
+    dim: int,
+    note: Callback,
+    callbacks: Sequence[Callback],
+) -> Callback:
+    """Return what tells callbacks all that is known of a scheme's rounds.
+
+    Args:
+        config: The study.
+        scheme: The scheme that is trained.
+        played: Its rounds.
+        dim: d, length of an update.
+        note: Is told of the training alone.
+        callbacks: Each is given a dictionary of its own.
+    """
+    if not callbacks:
+        return note
+    history = played.history
+    known = {name: np.asarray(getattr(history, name)) for name in _AFTER_EACH_ROUND}
+    spent = _spent(config, played, dim)
+
+    def tell(metrics: dict[str, Any]) -> None:
+        note(metrics)
+        index = metrics["step"]
+        own = {name: path[index].item() for name, path in known.items()}
+        own = {name: value for name, value in own.items() if not _is_missing(name, value)}
+        who = {"step": index, "scheme": scheme.label, "seed": config.seed}
+        for callback in callbacks:
+            callback(who | metrics | own | spent.get(index, {}))
+
+    return tell
+
+
+def _is_missing(name: str, value: int | float) -> bool:
+    """Return whether a round has no such value: nothing was learnt yet."""
+    return bool(np.isnan(value)) or (name == "strong_privacy" and value < 1)
+
+
+def _spent(
+    config: DemoConfig | TrainConfig, played: Played, dim: int
+) -> dict[int, dict[str, float]]:
+    """Return the clients' epsilons after each tested round; none without noise."""
+    if not config.aggregation.is_noisy:
+        return {}
+    every, last = config.training.evaluate_every, config.rounds - 1
+    tests = np.union1d(np.arange(every - 1, config.rounds, every), [last])
+    paths = zip(*_noise.over_tests(config, dim, played, tests), strict=True)
+    return {
+        int(index): dict(zip(_noise.BY_TEST, map(float, own), strict=True))
+        for index, own in zip(tests, paths, strict=True)
+    }
+
 
 _WEAK = {"weak_lower": "at least this", "weak_upper": "at most this"}
 _LEARNT = ("accuracy", "reconstruction_error")  # what a table shows of a scheme once it is trained
@@ -48,7 +142,7 @@ def train_schemes(
     config: DemoConfig | TrainConfig,
     progress: Progress,
     checkpoints: Any = None,
-    callbacks: Sequence[_tracking.Callback] = (),
+    callbacks: Sequence[Callback] = (),
     early: Callable[[xr.Dataset], None] | None = None,
 ) -> xr.Dataset:
     """Train every scheme of a study, and in a demo attack it.
@@ -93,11 +187,8 @@ def train_schemes(
     if not config.protocol.is_plain:
         learnt = np.stack([c["components"] for c in columns])
         about = "Smallest client of the learnt sum that the client is in; nan: in none"
-        trained["learnt_component"] = (
-            ("scheme", "round", "client"),
-            nan_if_negative(learnt),
-            {"description": about},
-        )
+        axes_of_it = ("scheme", "round", "client")
+        trained["learnt_component"] = axes_of_it, nan_if_negative(learnt), {"description": about}
     segmented = [one.segments for one in played if one.segments is not None]
     if segmented:
         facts = [own.facts() for own in segmented]
@@ -109,17 +200,14 @@ def train_schemes(
     if "drift" in columns[0]:
         found, more = _drift.variables([column["drift"] for column in columns], config.rounds)
         trained |= found
+    pairs = zip(schemes, columns, strict=True)
+    performance = {scheme.label: column["performance"] for scheme, column in pairs}
     import xarray as xr  # takes a second: not before the first round
 
     return xr.Dataset(
         known | trained,
         coords=axes | more | {"evaluation": columns[0]["evaluated_rounds"] + 1},
-        attrs={
-            "performance": {
-                scheme.label: column["performance"]
-                for scheme, column in zip(schemes, columns, strict=True)
-            }
-        },
+        attrs={"performance": performance},
     )
 
 
@@ -137,11 +225,8 @@ def _compiling(setting: Setting, schemes: Sequence[Scheme]) -> Iterator[None]:
     _import_all(config)
     pool = concurrent.futures.ThreadPoolExecutor(1)
     try:
-        started = [
-            pool.submit(in_context(_first_round), setting, size)
-            for size in sizes
-            if size is not None
-        ]
+        sizes.discard(None)
+        started = [pool.submit(in_context(_first_round), setting, size) for size in sizes]
         yield
         concurrent.futures.wait(started)  # what failed fails again where it is asked for
     finally:
@@ -278,7 +363,7 @@ def _train_one(
     scheme: Scheme,
     played: Played,
     checkpoints: Any,
-    callbacks: Sequence[_tracking.Callback],
+    callbacks: Sequence[Callback],
 ) -> dict[str, Any]:
     """Train and, in a demo, attack one scheme; return what goes into the data set."""
     config, progress = setting.config, setting.progress
@@ -291,7 +376,7 @@ def _train_one(
         mesh=setting.mesh,
         checkpoints=checkpoints,
         progress=meter.update,
-        callback=_tracking.teller(config, scheme, played, setting.dim, meter.told, callbacks),
+        callback=teller(config, scheme, played, setting.dim, meter.told, callbacks),
         measure_drift=config.training.measure_drift,
         **arguments(setting, scheme, played),
     )

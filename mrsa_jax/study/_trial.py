@@ -80,10 +80,7 @@ class History:
 
 
 def analyse(
-    participation: Any,
-    progress: Callable[[int, int], None] | None = None,
-    *,
-    at_end: bool = False,
+    participation: Any, progress: Callable[[int, int], None] | None = None, *, at_end: bool = False
 ) -> History:
     """Analyse a history of booleans or weights [..., J, N]; all in integers but F and C.
 

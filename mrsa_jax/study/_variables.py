@@ -99,11 +99,7 @@ def nan_if_negative(values: Any) -> np.ndarray:
 
 def coordinates(labels: list[str], rounds: int, num_clients: int) -> dict[str, Any]:
     """Return the axes of a study."""
-    return {
-        "scheme": labels,
-        "round": np.arange(rounds),
-        "client": np.arange(num_clients),
-    }
+    return {"scheme": labels, "round": np.arange(rounds), "client": np.arange(num_clients)}
 
 
 def scheme_variables(

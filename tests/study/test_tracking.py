@@ -12,7 +12,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, federated, study
 from mrsa_jax.cli import main
-from mrsa_jax.study._tracking import MAKERS
+from mrsa_jax.study._training import MAKERS
 
 CONFIG = study.TrainConfig(
     rounds=9,

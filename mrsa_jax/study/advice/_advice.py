@@ -54,8 +54,7 @@ def mark_best(options: Iterable[Option]) -> tuple[Option, ...]:
     every = list(options)
     return tuple(
         dataclasses.replace(
-            one,
-            is_best=one.cardinality >= 1.0 and not any(_beats(other, one) for other in every),
+            one, is_best=one.cardinality >= 1.0 and not any(_beats(other, one) for other in every)
         )
         for one in every
     )

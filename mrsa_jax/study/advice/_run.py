@@ -103,8 +103,7 @@ def _play(
     likely = choose(options.values(), demands)
     first, *_ = known  # random selection
     order = sorted(
-        known,
-        key=lambda one: (one != first, options[one] != likely, not options[one].is_best),
+        known, key=lambda one: (one != first, options[one] != likely, not options[one].is_best)
     )
     is_large = judge.setting.rounds * judge.setting.num_clients > _FEW_ENTRIES
     taken: list[Candidate] = []

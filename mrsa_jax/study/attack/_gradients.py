@@ -76,11 +76,7 @@ def _label(config: GradientsConfig, name: str) -> str:
 
 
 def _score_images(
-    report: AttackFindings,
-    label: str,
-    found: Any,
-    truth: np.ndarray,
-    labels: np.ndarray,
+    report: AttackFindings, label: str, found: Any, truth: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
     """Add rows for each image, and return the images in the order of their originals."""
     order = attacks.matched_images(found.images, truth)

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import (
-    attacks,
-    federated,
-    privacy,
-    quantize,
-    secagg,
-)
+from mrsa_jax import attacks, federated, privacy, quantize, secagg
 from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import require
 from mrsa_jax.study import _build

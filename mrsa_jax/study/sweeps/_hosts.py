@@ -30,8 +30,7 @@ from mrsa_jax._plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study._runner import Runner
-from mrsa_jax.study.sweeps._engine import Count, compute
-from mrsa_jax.study.sweeps._plan import Plan
+from mrsa_jax.study.sweeps._engine import Count, Plan, compute
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 
 if TYPE_CHECKING:
@@ -71,10 +70,7 @@ def run_on_workers(
     check_sweep_output(plan.sweep)
     if workers is not None:  # of this machine; a scheduler's have memory of their own
         plan.check_memory(workers)
-    with (
-        _client(workers, scheduler) as client,
-        contextlib.closing(plan.open_store()) as store,
-    ):
+    with _client(workers, scheduler) as client, contextlib.closing(plan.open_store()) as store:
         cut = _cut(plan, max(1, len(client.scheduler_info()["workers"])))
         count = Count(cut, store, progress or Silent())
         for tasks in count.passes():

@@ -22,13 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from mrsa_jax._compile_cache import locked, unlock
-from mrsa_jax._errors import (
-    ConfigurationError,
-    OutputExistsError,
-    StoreError,
-    require,
-    writing,
-)
+from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import changes, read_json
@@ -96,10 +90,7 @@ class SweepStore:
 
     @classmethod
     def create(
-        cls,
-        sweep: Sweep,
-        variables: Mapping[str, Variable],
-        inner: Mapping[str, int],
+        cls, sweep: Sweep, variables: Mapping[str, Variable], inner: Mapping[str, int]
     ) -> SweepStore:
         """Lay the store out, or open the one that is there.
 
@@ -254,10 +245,7 @@ class SweepStore:
 
 
 def _lay_out(
-    sweep: Sweep,
-    path: pathlib.Path,
-    variables: Mapping[str, Variable],
-    inner: Mapping[str, int],
+    sweep: Sweep, path: pathlib.Path, variables: Mapping[str, Variable], inner: Mapping[str, int]
 ) -> None:
     """Create all arrays; the manifest, which makes the folder a study, comes last."""
     import zarr  # alone: xarray takes seconds to import, and is not needed before the results are
