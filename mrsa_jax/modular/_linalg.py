@@ -19,10 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._arrays import as_integers, on_device
-from mrsa_jax._compiled import compiled
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import chosen_form, is_traced, over_cores, within_memory
-from mrsa_jax._elimination import bring_up
 from mrsa_jax._errors import require
 from mrsa_jax._prime import (
     PRIMES,
@@ -35,51 +33,6 @@ from mrsa_jax._residues import codes, host_residues, residues
 from mrsa_jax._tracing import one_program
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 
-# ---- Compiled ranks of many matrices modulo a small prime, on the CPU.
-#
-# Import inside functions only (see `_compiled`).
-
-# A Mersenne prime: a product of two residues is reduced by one shift and one subtraction.
-SMALL = 8191
-_BITS = 13
-
-
-@compiled
-def _rank(work, inverses):
-    rows, columns = work.shape
-    rank = 0
-    for column in range(columns):
-        if rank == rows:
-            break
-        if not bring_up(work, rank, column):
-            continue
-        inverse = inverses[work[rank, column]]
-        top = work[rank, column + 1 :]
-        for i in range(rank + 1, rows):
-            head = work[i, column]
-            if head != 0:
-                product = head * inverse
-                folded = (product & SMALL) + (product >> _BITS)
-                factor = np.int32(SMALL - (folded - SMALL if folded >= SMALL else folded))
-                row = work[i, column + 1 :]
-                for j in range(row.shape[0]):
-                    value = row[j] + factor * top[j]
-                    value = (value & np.int32(SMALL)) + (value >> np.int32(_BITS))
-                    row[j] = value - np.int32(SMALL) if value >= SMALL else value
-        rank += 1
-    return rank
-
-
-@compiled
-def ranks(matrices, inverses):
-    """Return the rank modulo `SMALL` of residues int32 `[batch, rows, columns]` (overwritten)."""
-    count = matrices.shape[0]
-    found = np.zeros(count, np.int32)
-    for b in range(count):
-        found[b] = _rank(matrices[b], inverses)
-    return found
-
-
 # ---- Compiled eliminations over all cores: what the CPU uses in place of XLA's small operations.
 
 _FEWEST_A_CORE = 8
@@ -90,11 +43,11 @@ def compiled_ranks(matrices: np.ndarray) -> np.ndarray:
 
     Four times as fast as modulo a large one, and proof enough of a rank that meets an upper bound.
     """
-    from mrsa_jax.modular import _linalg
+    from mrsa_jax.modular import _ranks
 
     def part(chunk: np.ndarray) -> np.ndarray:
-        small = host_residues(chunk, _linalg.SMALL, np.int32)
-        found: np.ndarray = _linalg.ranks(small, inverses(_linalg.SMALL))
+        small = host_residues(chunk, _ranks.SMALL, np.int32)
+        found: np.ndarray = _ranks.ranks(small, inverses(_ranks.SMALL))
         return found
 
     return _in_parts(part, matrices)

@@ -11,128 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._chacha20_loops import LANES, TILE, keystream_tile, residue_tile
-from mrsa_jax._compiled import compiled
 from mrsa_jax._residues import multiply_wide
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, reduce_words, subtract
 from mrsa_jax.secagg._types import Seeds
-
-# ---- Compiled loops that pad and sum one block of a plan on the CPU.
-#
-# Import inside functions only (see `mrsa_jax._compiled`). Coordinates go tile by tile, so that a
-# keystream is made in registers and added to rows that stay in cache; inputs are transposed once,
-# to the order in which a keystream's words come, which spares transposing every keystream.
-
-
-@compiled
-def _add(row, pad, modulus):
-    if modulus == np.uint32(0):
-        for i in range(row.shape[0]):
-            row[i] += pad[i]
-    else:
-        for i in range(row.shape[0]):
-            more = np.uint32(row[i] + pad[i])
-            row[i] = min(more, np.uint32(more - modulus))
-
-
-@compiled
-def _subtract(row, pad, modulus):
-    if modulus == np.uint32(0):
-        for i in range(row.shape[0]):
-            row[i] -= pad[i]
-    else:
-        for i in range(row.shape[0]):
-            less = np.uint32(row[i] - pad[i])
-            row[i] = min(less, np.uint32(less + modulus))
-
-
-@compiled
-def _pad(seed, nonce, counter, words, pad, modulus):
-    if modulus == np.uint32(0):
-        keystream_tile(seed, nonce, counter, pad)
-    else:
-        keystream_tile(seed, nonce, counter, words)
-        residue_tile(words, modulus, pad)
-
-
-@compiled
-def _load(row, values, first, width, rows):
-    """Transpose coordinates into the order of a tile, zeros beyond the last."""
-    for b in range(LANES):
-        for w in range(rows):
-            place = b * rows + w
-            value = values[first + place] if place < width else np.uint32(0)
-            row[w * LANES + b] = value
-
-
-@compiled
-def _store(values, first, width, rows, row, low_bits):
-    for b in range(LANES):
-        for w in range(rows):
-            place = b * rows + w
-            if place < width:
-                values[first + place] = row[w * LANES + b] & low_bits
-
-
-@compiled
-def pad_tiles(
-    inputs, start, stop, members, here, edges, pair_seed, self_seed, nonces,
-    modulus, low_bits, first, last, padded, total,
-):  # fmt: skip
-    """Pad the inputs of some tiles of a block and sum them as the server does.
-
-    Args: `inputs` uint32[n, d]; the block's coordinates and `members` int32[m]; `here` bool[m],
-    whose input arrives (V3); `edges` int32[E, 2], places of who adds and who subtracts a pair's
-    pad, both in V2 and one of them in V3, and their seeds; `modulus` R, or 0 for 2^b and then
-    `low_bits`; tiles from `first` up to `last`. Writes `padded` uint32[n, d] (none if it has no
-    rows) and `total` uint32[stop - start].
-    """
-    rows = 16 if modulus == np.uint32(0) else 8
-    size = rows * LANES
-    count = members.shape[0]
-    table = np.empty((count, size), np.uint32)
-    removed = np.empty(size, np.uint32)
-    words, pad = np.empty(TILE, np.uint32), np.empty(TILE, np.uint32)
-    for tile in range(first, last):
-        offset = start + tile * size
-        width = min(size, stop - offset)
-        counter = np.uint32(tile * LANES)
-        removed[:] = np.uint32(0)
-        for i in range(count):
-            if here[i]:
-                _load(table[i], inputs[members[i]], offset, width, rows)
-        for e in range(edges.shape[0]):
-            _pad(pair_seed[e], nonces[0], counter, words, pad, modulus)
-            adds, subtracts = edges[e, 0], edges[e, 1]
-            if here[adds]:
-                _add(table[adds], pad, modulus)
-            else:
-                _subtract(removed, pad, modulus)
-            if here[subtracts]:
-                _subtract(table[subtracts], pad, modulus)
-            else:
-                _add(removed, pad, modulus)
-        for i in range(count):
-            if here[i]:
-                _pad(self_seed[i], nonces[1], counter, words, pad, modulus)
-                _add(table[i], pad, modulus)
-                _add(removed, pad, modulus)
-        pad[:] = np.uint32(0)
-        for i in range(count):
-            if here[i]:
-                if padded.shape[0] > 0:
-                    _store(padded[members[i]], offset, width, rows, table[i], low_bits)
-                _add(pad[:size], table[i], modulus)
-        _subtract(pad[:size], removed, modulus)
-        _store(total, offset - start, width, rows, pad, low_bits)
-
-
-# ---- What array forms of a padded round work from: a block's streams, and who adds which of them.
 
 # First nonce word of a pad: pair and self streams can never meet, whatever the seeds.
 PAIR_PAD, SELF_PAD = 1, 2

@@ -312,7 +312,7 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
 def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:
     """Share a block's tiles of coordinates over the cores; return what is to be waited for."""
     from mrsa_jax._chacha20_loops import TILE
-    from mrsa_jax.secagg._pad_tables import pad_tiles
+    from mrsa_jax.secagg._pad_loops import pad_tiles
 
     inputs, block, members, here, edges, own, nonces = job
     is_power = is_power_of_two(block.modulus)

@@ -36,7 +36,7 @@ from mrsa_jax._selector import Selector, check_selector
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
 from mrsa_jax._tracing import LITTLE, one_program, quick_for_little, varying_like
 from mrsa_jax.availability import Availability
-from mrsa_jax.selection._loops import history_by_loops, runs_loops
+from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
 
 _BEFORE_ROUNDS = 2**32 - 1  # the round index that stands for "before the first round"

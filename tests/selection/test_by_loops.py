@@ -13,7 +13,7 @@ import mrsa_jax as mj
 from mrsa_jax import selection
 from mrsa_jax._streams import as_key
 from mrsa_jax.availability import independent, markov
-from mrsa_jax.selection import _loops
+from mrsa_jax.selection import _by_loops, _loops
 from mrsa_jax.selection._blocks import BlockSelection
 
 pytest.importorskip("numba", reason="loops are compiled by numba")
@@ -50,7 +50,7 @@ def test_loops_are_the_array_programs(n: int) -> None:
         given = (as_key(n), scheme, independent(rates), rounds, trials)
         with mj.use_form("xla"):
             expected = np.asarray(selection.rollout_trials(*given, first=first))
-        assert _loops.runs_loops(given[0], scheme, independent(rates).for_clients(n))
+        assert _by_loops.runs_loops(given[0], scheme, independent(rates).for_clients(n))
         found = selection.rollout_trials(*given, first=first)
         counts = selection.rollout_counts(*given, first=first)
         assert (found.dtype, counts.dtype) == (np.bool_, np.int32)
@@ -90,14 +90,14 @@ def test_who_runs_by_loops() -> None:
     scheme, online, key = selection.uniform(6, 2), independent([0.1] * 6), as_key(1)
     own = Own(**{f.name: getattr(scheme, f.name) for f in dataclasses.fields(scheme)})
     stacked = jax.tree.map(lambda leaf: leaf[None], scheme)
-    assert _loops.runs_loops(key, scheme, online)
-    assert not _loops.runs_loops(key, own, online)
-    assert not _loops.runs_loops(key, stacked, online)
-    assert not _loops.runs_loops(key, selection.bernoulli(6, 0.5), online)
-    assert not _loops.runs_loops(key, scheme, markov(0.1, 2.0).for_clients(6))
-    assert not _loops.runs_loops(jax.random.key(1, impl="rbg"), scheme, online)
+    assert _by_loops.runs_loops(key, scheme, online)
+    assert not _by_loops.runs_loops(key, own, online)
+    assert not _by_loops.runs_loops(key, stacked, online)
+    assert not _by_loops.runs_loops(key, selection.bernoulli(6, 0.5), online)
+    assert not _by_loops.runs_loops(key, scheme, markov(0.1, 2.0).for_clients(6))
+    assert not _by_loops.runs_loops(jax.random.key(1, impl="rbg"), scheme, online)
     for form in ("xla", "pallas"):
         with mj.use_form(form):
-            assert not _loops.runs_loops(key, scheme, online)
-    traced = jax.jit(lambda own: (_loops.runs_loops(own, scheme, online), own)[0] + 0)
+            assert not _by_loops.runs_loops(key, scheme, online)
+    traced = jax.jit(lambda own: (_by_loops.runs_loops(own, scheme, online), own)[0] + 0)
     assert not traced(key)

@@ -219,18 +219,14 @@ def information_sets(
 
     And None after every few forms that found nothing.
     """
-    from mrsa_jax.privacy.solver import _candidates
-
-    residues = (matrix % _candidates.SMALL).astype(np.int32)
+    residues = (matrix % SMALL).astype(np.int32)
     rng = np.random.default_rng([40_111, seed, len(matrix)])
     found = np.zeros(matrix.shape[1], np.bool_)
     a_call = max(1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size)))
     while attempts > 0:
         count = min(attempts, a_call)
         orders = np.stack([rng.permutation(matrix.shape[1]) for _ in range(count)])
-        weight = _candidates.light_vector(
-            residues, weights, orders, inverses(_candidates.SMALL), below, found
-        )
+        weight = light_vector(residues, weights, orders, inverses(SMALL), below, found)
         yield found.copy() if weight < below else None
         below = min(below, weight)
         attempts -= count

@@ -322,8 +322,6 @@ class Through:
 
     def search(self, limit: int, seconds: float) -> bool:
         """Go through all circuits up to a weight; return whether the bounds follow from it."""
-        from mrsa_jax.privacy.solver import _through
-
         assert self._duals is not None
         small, primes, kernels, chance = self._duals
         budget = 1e9 * (_PATIENCE * seconds + _GRACE_SECONDS)
@@ -333,7 +331,7 @@ class Through:
             vectors = self._folded(small, limit, attempt)
             least, places = self.upper, np.zeros(len(self._weights), np.int64)
             found = np.empty((4 * len(places), len(places)), np.int64)
-            status, count = _through.search(
+            status, count = search(
                 vectors, kernels, primes, self._weights, limit, least, places, found, spent, budget
             )
             for k in np.flatnonzero(least < self.upper):
@@ -342,15 +340,15 @@ class Through:
                     vector = self.through(int(k), circuit[circuit >= 0], "circuits")
                     if vector is not None:
                         self.take(vector)
-            if status == _through.NONE:
+            if status == NONE:
                 if (self.upper > least).any():  # what the primes said was not so
                     return False
                 self.error_bits = chance
                 self.raise_lower(np.minimum(self.upper, limit + 1), "circuits")
                 return True
-            if status == _through.GAVE_UP or (status == _through.FULL and not count):
+            if status == GAVE_UP or (status == FULL and not count):
                 return False
-            attempt += status == _through.ANOMALY
+            attempt += status == ANOMALY
         return False
 
     def _folded(self, small: np.ndarray, limit: int, attempt: int) -> np.ndarray:

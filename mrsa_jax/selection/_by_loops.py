@@ -1,0 +1,79 @@
+"""Rollouts of block selection under independent dropouts as compiled loops, on the CPU's cores.
+
+Bit for bit those of the array programs: the state of a trial stays in cache, a round draws only
+the words that decide it, and nothing is compiled for new sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Int32, Key
+
+from mrsa_jax._arrays import on_device
+from mrsa_jax._chance import ALWAYS
+from mrsa_jax._device import chosen_form, over_ranges
+from mrsa_jax._selector import Selector
+from mrsa_jax._streams import is_threefry, key_words
+from mrsa_jax.availability import Availability, Independent
+from mrsa_jax.selection._blocks import BlockSelection
+
+
+def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
+    """Return whether rollouts of a scheme, under availability for its clients, are run here."""
+    # a class made from these may choose otherwise
+    is_known = type(selector) is BlockSelection and type(availability) is Independent
+    if not is_known or not is_threefry(key):
+        return False
+    form = chosen_form(("loops", "xla", "pallas"), key, selector, availability)
+    return form == "loops" and all(leaf.ndim == 0 for leaf in jax.tree.leaves(selector))
+
+
+def counts_by_loops(
+    key: Key[Array, ""],
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
+    num_trials: int,
+    first: int,
+) -> Int32[Array, "trials clients"]:
+    """Return in how many rounds each client took part."""
+    kept = np.empty((num_trials, 0, selector.num_clients), np.bool_)
+    return on_device(_play(key, selector, availability, num_rounds, first, kept))
+
+
+def history_by_loops(
+    key: Key[Array, ""],
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
+    num_trials: int,
+    first: int,
+) -> Bool[Array, "trials rounds clients"]:
+    """Return who took part in each round."""
+    history = np.zeros((num_trials, num_rounds, selector.num_clients), np.bool_)
+    _play(key, selector, availability, num_rounds, first, history)
+    return on_device(history)
+
+
+def _play(
+    key: Array, scheme: Any, online: Any, rounds: int, first: int, history: np.ndarray
+) -> np.ndarray:
+    """Fill the history, unless it has no rounds; return the counts."""
+    from mrsa_jax.selection import _loops
+
+    trials, clients = len(history), scheme.num_clients
+    limits = np.full(-(-clients // _loops.LANES) * _loops.LANES, ALWAYS, np.uint32)
+    limits[:clients] = np.asarray(online.thresholds)
+    own = np.array([int(word) for word in key_words(key)], np.uint32)
+    sizes = (scheme.block_size, scheme.blocks_per_cohort, scheme.least_used_blocks)
+    numbers = (*(int(size) for size in sizes), rounds)
+    counts = np.empty((trials, clients), np.int32)
+
+    def part(some: slice) -> None:
+        _loops.play_blocks(own, first + some.start, limits, *numbers, counts[some], history[some])
+
+    over_ranges("played", part, trials)
+    return counts
