@@ -340,6 +340,7 @@ def losses_of(
     else:
         assert law.coins is not None
         rests = Rests.of(law.rounds, law.separation, law.coins[client], noise_multiplier, strategy)
+        # `_loss_loops` and `by_arrays` sum the same terms from the same draws
         if not rests.needs_logarithms and chosen_form(("loops", "xla")) == "loops":
             return by_loops(rests, key, chunks, with_it)[:samples]
         run = functools.partial(by_arrays, rests.tables, rests.chances, with_it=with_it)

@@ -58,6 +58,7 @@ class Programs:
 
     def length(self, runs: list[Run], checkpoints: Checkpoints | None) -> int:
         """Return how many rounds a program of these runs has; 1 where each goes by itself."""
+        # where compiled loops make the pads, a program could not hold them
         if runs[0].is_over or chosen_form(("loops", "xla")) == "loops":
             return 1
         report_bytes = 0

@@ -158,6 +158,9 @@ class Run:
         callback: Callback | None = None,
     ) -> None:
         """Lay out the rounds to train, the evaluations that are due and an empty log."""
+        # First what is fixed, checked before any work; then what moves from round to round and is
+        # all that a checkpoint holds. `_train` runs one of these, `_many` several side by side, and
+        # `_program` says how many rounds go into one program.
         self.key = as_key(seed)
         require_methods(aggregator, "aggregator", "init", "aggregate")
         if server is not None:

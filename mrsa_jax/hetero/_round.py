@@ -117,7 +117,8 @@ def _judged(
 ) -> SummedRound:
     """Decide a round over the complete graph on V0: `heeded` and `judged` of `secagg`.
 
-    Of the shares of a client in V0 as many are in a set as V0 has clients there; and all who are
+    The messages' own rule is in `protocol/_server`, that of any graph in `secagg/_graph_rule`. Of
+    the shares of a client in V0 as many are in a set as V0 has clients there; and all who are
     summed in a block are one component.
     """
     asked, joined, shared, sent, answered = survivors
@@ -185,7 +186,11 @@ def code_span(
 def _coded(
     values: Array, start: Any, rows: SegmentRows, cast: Cast, width: int
 ) -> tuple[Array, Counted]:
-    # as when compiled apart: what makes the updates, or takes the mean, may round as it likes
+    # Each segment is a row: its clients' coordinates, coded by its groups' levels, attacked and
+    # made noisy where asked. `code_span` gives the codes, which pads or messages then carry;
+    # `_fused_sums` adds them up at once. Both are this function, so that their bits agree.
+    #
+    # As when compiled apart: what makes the updates, or takes the mean, may round as it likes.
     values, bounds = lax.optimization_barrier((values, cast.bounds))
     count, clients = rows.segment.shape[0], values.shape[0]
     own = lax.dynamic_slice_in_dim(values, start, count * width, axis=1)

@@ -47,6 +47,8 @@ def chacha20_columns(
     Source:
         RFC 8439, section 2.3.
     """
+    # the same cipher three times: XLA below, the GPU kernel in `_chacha20`, loops in
+    # `_chacha20_loops`
     if chosen_form(("xla", "pallas"), key) == "pallas":
         from mrsa_jax._chacha20 import columns_by_kernel
 

@@ -126,6 +126,9 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     Cost: rows**2 * columns / 2 multiplications a matrix and prime (rows <= columns).
     """
     array = as_integers(matrix, "matrix")
+    # One rule in three forms: compiled loops on a CPU (`_ranks`), blocks of rows by XLA
+    # (`_blocked`), a kernel on a GPU (`_rank_kernel`). All decide modulo primes that are drawn for
+    # this call.
     form = chosen_form(("loops", "xla", "pallas"), array)
     if form == "loops":
         array = np.asarray(array)

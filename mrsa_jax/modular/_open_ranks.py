@@ -25,6 +25,7 @@ def is_for_kernel(columns: int) -> bool:
     """Return whether a kernel eliminates matrices of so many columns."""
     from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
 
+    # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through `_blocked` by XLA
     return chosen_form(("xla", "pallas")) == "pallas" and columns <= MOST_COLUMNS
 
 

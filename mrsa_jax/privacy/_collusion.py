@@ -235,6 +235,7 @@ def sums_judge(history: np.ndarray, coalitions: int) -> _Judge:
     rows = history[np.diff(np.asarray(rank_trajectory(history)), prepend=0) > 0]
     if not len(rows):
         return _nobody
+    # `_collusion_loops` and the ranks below ask the same: does a sum less its colluders leave one?
     if chosen_form(("loops", "xla", "pallas")) == "loops":
         return _compiled_judge(rows, coalitions)
 

@@ -298,6 +298,8 @@ def padded_blocks(
     Returns:
         The padded inputs or None, uint32[blocks, coordinates] totals and int32[blocks] statuses.
     """
+    # `_pad_loops` is the same sum on a CPU; here one kernel makes, adds and forgets the keystream
+    # on a GPU, and XLA makes it in chunks everywhere else
     table = jax.vmap(table_of, (None, 0, 0))(round_, edges, place)
     if chosen_form(("xla", "pallas"), round_) == "pallas":
         out, sums = blocks_by_kernel(round_, table, place, ring, num_blocks, out, padded)

@@ -143,6 +143,9 @@ def padded_and_sum(
     round_: Round, plan: SegmentPlan, *, padded: bool = True
 ) -> tuple[Array, RingResult]:
     """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
+    # The same bits in every form. `_pad_loops` makes each keystream in cache and adds it to both of
+    # its ends at once; `_pad_arrays` does so in chunks of memory, or by a kernel. What is traced
+    # cannot look at who is there, so it works with all edges and masks.
     if chosen_form(("loops", "xla", "pallas"), round_) == "loops":
         return _compiled(round_, plan, padded)
     if not is_traced(round_):

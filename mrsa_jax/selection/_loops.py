@@ -195,6 +195,9 @@ def play_blocks(key, first, limits, size, wanted, by_use, rounds, totals, histor
         totals: int32[B, N], filled with the rounds of each client.
         history: bool[B, J, N] of zeros, filled with who took part; or [B, 0, N].
     """
+    # One trial after the other: its counts stay in cache, and keys are made for 64 rounds at once.
+    # A round scores the blocks whose clients are all there by how often they were used, takes the
+    # least used, ties by the smallest random key, and the rest of the cohort by keys alone.
     blocks = totals.shape[1] // size
     width = (blocks + LANES - 1) // LANES * LANES
     words, others = np.empty(limits.size, np.uint32), np.empty(width, np.uint32)

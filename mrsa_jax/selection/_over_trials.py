@@ -44,6 +44,7 @@ def over_trials(
     Returns:
         What `choose` returns: the cohort, and the scheme's new state.
     """
+    # a GPU works on tiles of trials, whose columns stay in its registers; else XLA maps over them
     num_clients = columns[0].shape[0]
     if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
         flat = [column.reshape(num_clients, -1) for column in columns]

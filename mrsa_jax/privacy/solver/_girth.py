@@ -184,6 +184,11 @@ def search(
         A status and the size of the set found. ANOMALY: a chosen vector vanished by accident
         modulo `SMALL`, so the search is no proof; repeat it with another projection.
     """
+    # A walk in depth, its stack in arrays. Each level holds the vectors that may still follow,
+    # without their parts along those chosen so far. Down to `last` one is chosen at a time; there
+    # three are missing, and three are dependent exactly if, seen from the first, the other two lie
+    # in one direction: all pairs of one direction meet in a table. So a walk of depth k costs what
+    # one of depth k - 1 would.
     groups = weights.shape[0]
     last = depth - 3  # vectors are chosen one by one down to here, then three at a time
     branch = min(2, last)  # vectors of this level are dealt out to the tasks
@@ -239,6 +244,7 @@ def search(
                 for t in range(level):
                     subset[t] = chosen[t]
                 far = stop
+                # i is seen as the origin; `head` and `following` list who lies in which direction
                 for i in range(start, stop - 1):
                     room = limit - used[level] - weights[i]
                     if weights[i + 1] > room:

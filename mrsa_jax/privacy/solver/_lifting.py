@@ -103,6 +103,8 @@ def _fitting(prefix, room):
 @compiled
 def _extend(chosen, size, room, small, problem, found, spent, budget):
     """Look for a dependent set that is a given set and further groups within a weight."""
+    # Room for no further group: one determinant decides. For one: whatever the chosen leave of it
+    # is zero. For more: the search of `_girth`, in the space that the chosen leave.
     kernels, primes, weights, inverses, inverses_again, whole, whole_again, prefix = problem
     groups = weights.shape[0]
     extra = _fitting(prefix, room)
@@ -170,6 +172,9 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found,
     groups Y where half the vector is odd have keys that sum to s modulo the span of the
     word's; the remaining groups have entries that are multiples of 4.
     """
+    # The vector is odd exactly at the word, so its half is an integer wherever the word is not.
+    # Where that half is odd in turn is again a sum of few columns with a known key: list those
+    # sets, and ask of each whether its dual vectors are dependent (`_extend`).
     weights, prefix = problem[2], problem[7]
     outside, chosen = space[0], space[1]
     groups = keys.shape[0]
@@ -246,6 +251,9 @@ def words(
     Returns:
         A status and the size of the set found.
     """
+    # A word is two halves with equal checks. The last column of the left half grows from left to
+    # right: right halves that begin there are looked up among the left halves that end before it,
+    # and only then are the left halves that end there put into the table. So each word comes once.
     weights = problem[2]
     groups = keys.shape[0]
     length = max(1024, groups)

@@ -293,6 +293,8 @@ def judge_arrays(
     survivors: Bool[Array, "trials 5 n"],
     thresholds: Int32[Array, " n"],
 ) -> tuple[UInt8[Array, " trials"], Int32[Array, " trials"]]:
+    # `_loops` judges the same rounds one after the other on a CPU, `verdict` here is the rule
+    # itself
     fits = adjacency.shape[-1] <= MOST_IN_REGISTERS
     if fits and chosen_form(("xla", "pallas")) == "pallas":
         verdicts = verdicts_in_registers(adjacency, survivors, thresholds)
