@@ -23,7 +23,7 @@ LINES = {
 NAMES = {
     "attacks": 32, "availability": 12, "bench": 10, "data": 17, "design": 6, "dp": 13,
     "federated": 26, "graphs": 14, "hetero": 41, "live": 5, "modular": 18, "plotting": 28,
-    "privacy": 24, "protocol": 22, "quantize": 22, "secagg": 56, "selection": 34, "study": 43,
+    "privacy": 24, "protocol": 7, "quantize": 22, "secagg": 41, "selection": 34, "study": 43,
 }  # fmt: skip
 FILES = 443
 DEPENDENCIES = 18

@@ -43,7 +43,7 @@ def _peer(seed: int, n: int, p: float, q: float, t: int, rounds: int) -> np.ndar
     return np.sum([_peer_round(rng, n, p, q, t) for _ in range(rounds)], axis=0)
 
 
-def _agree(ours: secagg.FailureRates, theirs: np.ndarray, rounds: int) -> None:
+def _agree(ours: secagg.failures.FailureRates, theirs: np.ndarray, rounds: int) -> None:
     """Raise unless both sides' rates agree within five standard errors."""
     for mine, count in zip(
         (ours.unreliable, ours.not_private, ours.disconnected), theirs, strict=True
@@ -72,7 +72,7 @@ def _same_rounds(n: int, p: float, q: float, t: int) -> None:
 
 
 def _measure(case: str, n: int, p: float, q: float, t: int, rounds: int, note: str) -> Measurement:
-    def check(ours: secagg.FailureRates, theirs: np.ndarray) -> None:
+    def check(ours: secagg.failures.FailureRates, theirs: np.ndarray) -> None:
         _same_rounds(n, p, q, t)
         _agree(ours, theirs, _PEER_ROUNDS)
 

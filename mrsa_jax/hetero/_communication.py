@@ -23,7 +23,7 @@ from mrsa_jax._residues import words_per_residue
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.protocol import MaskedInput
+from mrsa_jax.protocol.messages import MaskedInput
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import admitted
 

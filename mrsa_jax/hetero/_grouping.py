@@ -26,7 +26,7 @@ from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values, one_program
 from mrsa_jax.quantize import largest_levels
-from mrsa_jax.secagg import Slowdown
+from mrsa_jax.secagg.costs import Slowdown
 
 _Numbers = ArrayLike | Sequence[Any]
 
@@ -62,7 +62,7 @@ class SlowedRates:
 
     Attributes:
         nominal: Bits per second, float32.
-        slowdown: A `secagg.Slowdown`.
+        slowdown: A `secagg.costs.Slowdown`.
     """
 
     nominal: Array
@@ -108,7 +108,7 @@ def slowed_rates(bits_per_second: float | int, slowdown: Slowdown) -> SlowedRate
 
     Args:
         bits_per_second: The nominal rate, positive.
-        slowdown: Distribution of factors: `secagg.lognormal`, `secagg.pareto`, ...
+        slowdown: Distribution of factors: `secagg.costs.lognormal`, `secagg.costs.pareto`, ...
 
     Returns:
         The model, a pytree.

@@ -15,26 +15,6 @@ import numpy as np
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax.protocol._errors import (
-    AuthenticationError,
-    BothSecretsRequestedError,
-    KeyAgreementError,
-    ProtocolError,
-    TooFewSurvivorsError,
-    UnexpectedMessageError,
-)
-from mrsa_jax.protocol._messages import (
-    SATURATED,
-    AdvertiseKeys,
-    KeyList,
-    MaskedInput,
-    ShareKeys,
-    ShareList,
-    SignatureList,
-    SignedSurvivors,
-    SurvivorList,
-    UnmaskShares,
-)
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import (
     KEY_BYTES,
@@ -50,6 +30,26 @@ from mrsa_jax.protocol._primitives import (
 )
 from mrsa_jax.protocol._shamir import share_all
 from mrsa_jax.protocol._wire import SHARE_BYTES, header
+from mrsa_jax.protocol.errors import (
+    AuthenticationError,
+    BothSecretsRequestedError,
+    KeyAgreementError,
+    ProtocolError,
+    TooFewSurvivorsError,
+    UnexpectedMessageError,
+)
+from mrsa_jax.protocol.messages import (
+    SATURATED,
+    AdvertiseKeys,
+    KeyList,
+    MaskedInput,
+    ShareKeys,
+    ShareList,
+    SignatureList,
+    SignedSurvivors,
+    SurvivorList,
+    UnmaskShares,
+)
 from mrsa_jax.secagg import SegmentPlan
 
 

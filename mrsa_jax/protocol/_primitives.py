@@ -17,7 +17,7 @@ import numpy as np
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
-from mrsa_jax.protocol._errors import AuthenticationError, KeyAgreementError
+from mrsa_jax.protocol.errors import AuthenticationError, KeyAgreementError
 
 KEY_BYTES = 32
 _DOMAIN = b"mrsa_jax protocol v1 "
@@ -166,7 +166,7 @@ class SigningKey:
         >>> check_signature(key.public_key, key.sign(b"list"), b"another")
         Traceback (most recent call last):
         ...
-        mrsa_jax.protocol._errors.AuthenticationError: a signature fails its check
+        mrsa_jax.protocol.errors.AuthenticationError: a signature fails its check
 
     Source: RFC 8032, section 5.1.
     """

@@ -19,9 +19,9 @@ from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
-from mrsa_jax.protocol._errors import ProtocolError
 from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
 from mrsa_jax.protocol._server import Server
+from mrsa_jax.protocol.errors import ProtocolError
 from mrsa_jax.secagg import (
     AggregateResult,
     Seeds,

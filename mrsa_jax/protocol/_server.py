@@ -12,8 +12,17 @@ import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
-from mrsa_jax.protocol._errors import ForgedShareError, UnexpectedMessageError
-from mrsa_jax.protocol._messages import (
+from mrsa_jax.protocol._pads import PadSum, Unmasking
+from mrsa_jax.protocol._primitives import (
+    KeyPair,
+    check_signature,
+    refuse_small_order,
+    survivors_statement,
+)
+from mrsa_jax.protocol._shamir import recover
+from mrsa_jax.protocol._wire import kind_of, limbs_of
+from mrsa_jax.protocol.errors import ForgedShareError, UnexpectedMessageError
+from mrsa_jax.protocol.messages import (
     AdvertiseKeys,
     KeyList,
     MaskedInput,
@@ -24,15 +33,6 @@ from mrsa_jax.protocol._messages import (
     SurvivorList,
     UnmaskShares,
 )
-from mrsa_jax.protocol._pads import PadSum, Unmasking
-from mrsa_jax.protocol._primitives import (
-    KeyPair,
-    check_signature,
-    refuse_small_order,
-    survivors_statement,
-)
-from mrsa_jax.protocol._shamir import recover
-from mrsa_jax.protocol._wire import kind_of, limbs_of
 from mrsa_jax.secagg import SegmentPlan, admitted, segment_plan
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax.protocol._errors import ForgedShareError
 from mrsa_jax.protocol._primitives import Entropy
+from mrsa_jax.protocol.errors import ForgedShareError
 
 PRIME = 2**31 - 1
 LIMBS = 9

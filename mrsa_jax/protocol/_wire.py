@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mrsa_jax.modular import LIMBS
-from mrsa_jax.protocol._errors import MalformedMessageError
+from mrsa_jax.protocol.errors import MalformedMessageError
 
 VERSION = 1
 HEADER_BYTES = 8

@@ -1,3 +1,4 @@
+from . import costs as costs, failures as failures
 from ._aggregator import RingAverage as RingAverage, ring_average as ring_average
 from ._aggregator_state import Aggregator as Aggregator, admitted as admitted
 from ._coding import noisy_codes as noisy_codes
@@ -33,18 +34,7 @@ from ._types import (
     complete_plan as complete_plan,
     segment_plan as segment_plan,
 )
-from .costs import (
-    Slowdown as Slowdown,
-    exponential_tail as exponential_tail,
-    latency_model as latency_model,
-    lognormal as lognormal,
-    operation_seconds as operation_seconds,
-    pareto as pareto,
-    round_latency as round_latency,
-    steady as steady,
-)
 from .failures._monte_carlo import (
-    FailureRates as FailureRates,
     failure_rates as failure_rates,
     failure_rates_of as failure_rates_of,
 )
@@ -52,16 +42,6 @@ from .failures._rare import rare_failure_rates as rare_failure_rates
 from .failures._theory import (
     connection_probability as connection_probability,
     privacy_bound as privacy_bound,
-    private_connection_threshold as private_connection_threshold,
     reliability_bound as reliability_bound,
-    reliable_connection_threshold as reliable_connection_threshold,
     share_threshold as share_threshold,
-    share_threshold_real as share_threshold_real,
-)
-from .failures._theory_exact import (
-    exact_reliability_union_bound as exact_reliability_union_bound,
-    isolation_bound as isolation_bound,
-    log_disconnection_probability as log_disconnection_probability,
-    log_reliability_first_moment as log_reliability_first_moment,
-    unmasking_bound as unmasking_bound,
 )

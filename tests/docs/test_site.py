@@ -115,7 +115,8 @@ def _families() -> dict[str, list[str]]:
     for name in mj.__all__:
         if inspect.ismodule(getattr(mj, name)):
             family = importlib.import_module(f"mrsa_jax.{name}")
-            names[f"mrsa_jax.{name}"] = list(family.__all__)
+            own = [one for one in family.__all__ if not inspect.ismodule(getattr(family, one))]
+            names[f"mrsa_jax.{name}"] = own
     return names
 
 
@@ -123,7 +124,7 @@ def test_every_public_name_has_its_entry(
     pages: dict[pathlib.Path, Page], site: pathlib.Path
 ) -> None:
     families = _families()
-    assert sum(map(len, families.values())) > 400
+    assert sum(map(len, families.values())) > 300
     for family, names in families.items():
         page = pages[site / "docs/reference" / f"{_page_of(family)}.html"]
         missing = {f"{family}.{name}" for name in names} - page.anchors

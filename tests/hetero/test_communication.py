@@ -61,9 +61,9 @@ def test_bytes_are_those_of_messages(scheme, rule):
         own = [block for block in layout.plan if slot in block.members]
         stretches = tuple((block.stop - block.start, block.modulus) for block in own)
         residues = np.concatenate([np.full(w, r - 1, np.uint32) for w, r in stretches])
-        message = protocol.MaskedInput(0, slot, stretches, residues).to_bytes()
+        message = protocol.messages.MaskedInput(0, slot, stretches, residues).to_bytes()
         assert len(message) == times.message_bytes[slot]
-        assert -(-times.bits[slot] // 8) == len(message) - protocol.MaskedInput.size([])
+        assert -(-times.bits[slot] // 8) == len(message) - protocol.messages.MaskedInput.size([])
 
 
 def test_bytes_are_those_of_a_real_round():

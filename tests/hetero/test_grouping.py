@@ -13,7 +13,7 @@ from hypothesis import given
 from mrsa_jax import hetero
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.hetero import _grouping
-from mrsa_jax.secagg import lognormal
+from mrsa_jax.secagg.costs import lognormal
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_chances_of_theorem_4_by_all_graphs() -> None:
     wanted = sum(
         math.comb(n, m) * kept**m * (1 - kept) ** (n - m) * _apart(m, p) for m in range(2, n + 1)
     )
-    log = asymptotic.secagg.log_disconnection_probability(n, float(p), float(q))
+    log = asymptotic.secagg.failures.log_disconnection_probability(n, float(p), float(q))
     assert math.exp(log) == pytest.approx(float(wanted), rel=1e-12)
 
 

@@ -8,22 +8,21 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.protocol import (
+from mrsa_jax.protocol import Client, Server, run
+from mrsa_jax.protocol._primitives import SigningKey
+from mrsa_jax.protocol._run import disturbed
+from mrsa_jax.protocol.errors import MalformedMessageError, ProtocolError
+from mrsa_jax.protocol.messages import (
     AdvertiseKeys,
-    Client,
     KeyList,
-    MalformedMessageError,
     MaskedInput,
-    ProtocolError,
-    Server,
+    ShareKeys,
     ShareList,
+    SignatureList,
+    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
-    disturbed,
-    run,
 )
-from mrsa_jax.protocol._messages import ShareKeys, SignatureList, SignedSurvivors
-from mrsa_jax.protocol._primitives import SigningKey
 from mrsa_jax.secagg import Block, segment_plan
 
 KINDS = (AdvertiseKeys, KeyList, ShareKeys, ShareList, MaskedInput, SurvivorList, UnmaskShares,

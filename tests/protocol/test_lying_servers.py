@@ -12,23 +12,22 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
-from mrsa_jax.protocol import (
-    SERVER,
-    AdvertiseKeys,
+from mrsa_jax.protocol import Client, recover, run
+from mrsa_jax.protocol._primitives import KeyPair, pad_seed
+from mrsa_jax.protocol._run import SERVER, disturbed
+from mrsa_jax.protocol.errors import (
     AuthenticationError,
-    Client,
-    MaskedInput,
-    ShareList,
-    SurvivorList,
     TooFewSurvivorsError,
     UnexpectedMessageError,
-    UnmaskShares,
-    disturbed,
-    recover,
-    run,
 )
-from mrsa_jax.protocol._messages import SignatureList
-from mrsa_jax.protocol._primitives import KeyPair, pad_seed
+from mrsa_jax.protocol.messages import (
+    AdvertiseKeys,
+    MaskedInput,
+    ShareList,
+    SignatureList,
+    SurvivorList,
+    UnmaskShares,
+)
 
 N, DIM, MODULUS, VICTIM = 10, 5, 2**16, 3
 COMPLETE = ~np.eye(N, dtype=bool)

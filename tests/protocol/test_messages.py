@@ -8,15 +8,15 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from mrsa_jax.protocol import (
+from mrsa_jax.protocol import messages
+from mrsa_jax.protocol.errors import MalformedMessageError
+from mrsa_jax.protocol.messages import (
     AdvertiseKeys,
     KeyList,
-    MalformedMessageError,
     MaskedInput,
     ShareList,
     SurvivorList,
     UnmaskShares,
-    _messages as messages,
 )
 
 PRIME = 2**31 - 1

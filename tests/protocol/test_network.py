@@ -5,20 +5,18 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import Status
-from mrsa_jax.protocol import (
-    SERVER,
+from mrsa_jax.protocol import run
+from mrsa_jax.protocol._run import SERVER, Network, disturbed
+from mrsa_jax.protocol.errors import (
     AuthenticationError,
     BothSecretsRequestedError,
     ForgedShareError,
     KeyAgreementError,
     MalformedMessageError,
-    Network,
-    SurvivorList,
     TooFewSurvivorsError,
     UnexpectedMessageError,
-    disturbed,
-    run,
 )
+from mrsa_jax.protocol.messages import SurvivorList
 
 N = 3
 INPUTS = np.asarray([[1, 2, 3], [10, 20, 30], [100, 200, 7]])

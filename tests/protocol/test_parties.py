@@ -9,26 +9,26 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
-from mrsa_jax.protocol import (
-    AdvertiseKeys,
+from mrsa_jax.protocol import Client, Server, recover
+from mrsa_jax.protocol.errors import (
     AuthenticationError,
     BothSecretsRequestedError,
-    Client,
     KeyAgreementError,
-    KeyList,
     MalformedMessageError,
-    MaskedInput,
-    Server,
-    ShareList,
-    SurvivorList,
     TooFewSurvivorsError,
     UnexpectedMessageError,
+)
+from mrsa_jax.protocol.messages import (
+    AdvertiseKeys,
+    KeyList,
+    MaskedInput,
+    ShareList,
+    SurvivorList,
     UnmaskShares,
-    recover,
 )
 from mrsa_jax.secagg import Block, Seeds, complete_plan, pad_inputs, segment_plan
 
-ShareKeys = mj.protocol._messages.ShareKeys
+ShareKeys = mj.protocol.messages.ShareKeys
 N, DIM, MODULUS = 4, 6, 2**8
 PLAN = complete_plan(N, DIM, MODULUS)
 COMPLETE = ~np.eye(N, dtype=bool)

@@ -10,7 +10,8 @@ import pathlib
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.protocol import AuthenticationError, KeyAgreementError, _primitives as primitives
+from mrsa_jax.protocol import _primitives as primitives
+from mrsa_jax.protocol.errors import AuthenticationError, KeyAgreementError
 
 VECTORS = pathlib.Path(__file__).parents[1] / "vectors"
 X25519 = json.loads((VECTORS / "rfc7748.json").read_text())

@@ -14,20 +14,19 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
 from mrsa_jax import Status
-from mrsa_jax.protocol import (
-    SERVER,
+from mrsa_jax.protocol import Server, _run, run
+from mrsa_jax.protocol._run import SERVER
+from mrsa_jax.protocol.messages import (
     AdvertiseKeys,
     KeyList,
     MaskedInput,
-    Server,
     ShareList,
     SurvivorList,
     UnmaskShares,
-    run,
 )
 from mrsa_jax.secagg import Block
 
-ShareKeys = mj.protocol._messages.ShareKeys
+ShareKeys = mj.protocol.messages.ShareKeys
 EVERYBODY = np.ones((5, 3), bool)
 COMPLETE = ~np.eye(3, dtype=bool)
 INPUTS = np.asarray([[1, 2], [10, 20], [100, 200]])
@@ -491,7 +490,7 @@ def test_a_client_alone_in_a_block_counts_as_lost_and_its_self_seed_stays_secret
             heard.append(UnmaskShares.from_bytes(message))
         return message
 
-    network = mj.protocol.disturbed(tamper=listen)
+    network = _run.disturbed(tamper=listen)
     survivors = levels_to_survivors([5, 5, 5, 3])
     result = run(PARTS, FOUR, survivors, 2, plan=GROUPS, entropy=0, network=network)
     assert result.status is Status.OK
@@ -514,7 +513,7 @@ def test_a_server_that_names_too_few_is_refused():
             return SurvivorList(0, 3, (0, 2, 3)).to_bytes()
         return message
 
-    network = mj.protocol.disturbed(tamper=lie)
+    network = _run.disturbed(tamper=lie)
     result = run(PARTS, FOUR, np.ones((5, 4), bool), 4, plan=GROUPS, entropy=0, network=network)
     assert result.status is Status.UNRELIABLE
     assert [type(entry.error).__name__ for entry in network.refusals] == ["TooFewSurvivorsError"]
@@ -530,7 +529,7 @@ def test_a_forged_share_spoils_only_the_blocks_that_need_it():
             return dataclasses.replace(answer, self_shares=((one, share), *rest)).to_bytes()
         return message
 
-    network = mj.protocol.disturbed(tamper=forge)
+    network = _run.disturbed(tamper=forge)
     result = run(PARTS, FOUR, np.ones((5, 4), bool), 3, plan=GROUPS, entropy=0, network=network)
     assert result.status is Status.UNRELIABLE
     assert result.block_status.tolist() == [Status.UNRELIABLE, Status.OK, Status.UNRELIABLE]

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.protocol import ForgedShareError, _shamir as shamir, recover, share
+from mrsa_jax.protocol import _shamir as shamir, recover, share
+from mrsa_jax.protocol.errors import ForgedShareError
 
 PRIME = 2**31 - 1
 EXAMPLE = json.loads((pathlib.Path(__file__).parents[1] / "vectors" / "shamir.json").read_text())

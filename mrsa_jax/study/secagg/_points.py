@@ -63,7 +63,7 @@ def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
 
 def counted(
     setting: Setting, progress: Callable[[int, int], None] | None = None
-) -> secagg.FailureRates:
+) -> secagg.failures.FailureRates:
     """Count the failures of as many rounds as the setting says."""
     config = setting.config
     assert config.trials is not None  # checked with the other settings
@@ -95,11 +95,11 @@ def log10_bounds(setting: Setting) -> dict[str, float]:
         return {}
     natural = (
         secagg.reliability_bound(n, p, q, t),
-        secagg.exact_reliability_union_bound(n, p, q, t),
-        min(0.0, secagg.log_reliability_first_moment(n, p, q, t)),
+        secagg.failures.exact_reliability_union_bound(n, p, q, t),
+        min(0.0, secagg.failures.log_reliability_first_moment(n, p, q, t)),
         secagg.privacy_bound(n, p, q),
-        secagg.log_disconnection_probability(n, p, q),
-        secagg.unmasking_bound(n, p, t),
+        secagg.failures.log_disconnection_probability(n, p, q),
+        secagg.failures.unmasking_bound(n, p, t),
     )
     return {name: log10(value) for name, value in zip(BOUNDS, natural, strict=True)}
 
@@ -110,7 +110,7 @@ def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
 
 
 def _rare(
-    setting: Setting, rates: secagg.FailureRates, progress: Progress
+    setting: Setting, rates: secagg.failures.FailureRates, progress: Progress
 ) -> dict[str, Any] | None:
     """Estimate what was never counted; None where everything was, or no method is known."""
     n, p, q, t = _numbers(setting)

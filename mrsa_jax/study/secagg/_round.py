@@ -207,16 +207,16 @@ def _modelled(
     if config.up_mbits is None:
         return None
     size = (config.dim, setting.modulus)
-    usual = vars(secagg.operation_seconds())
+    usual = vars(secagg.costs.operation_seconds())
     slower = {name: float(seconds) * config.compute_slowdown for name, seconds in usual.items()}
-    model = secagg.latency_model(
+    model = secagg.costs.latency_model(
         up_bytes_per_second=config.up_mbits * 1.25e5,
         down_bytes_per_second=config.up_mbits * 1.25e6,
-        client_seconds=secagg.operation_seconds(**slower),
+        client_seconds=secagg.costs.operation_seconds(**slower),
     )
 
     def steps(costs: secagg.RoundCosts) -> list[float]:
-        return secagg.round_latency(config.seed, costs, model, 1).seconds[0].tolist()
+        return secagg.costs.round_latency(config.seed, costs, model, 1).seconds[0].tolist()
 
     signers = survivors[4] if config.consistency else None
     own = secagg.round_costs(adjacency, survivors, setting.threshold, *size, signers=signers)

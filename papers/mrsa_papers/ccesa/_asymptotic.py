@@ -33,9 +33,9 @@ def reliable(context: Context) -> Found:
     for total in TOTALS:
         for n in sizes:
             q = step_rate(total)
-            p = secagg.reliable_connection_threshold(n, q)
+            p = secagg.failures.reliable_connection_threshold(n, q)
             t = secagg.share_threshold(n, p)
-            exact = secagg.exact_reliability_union_bound(n, p, q, t) / math.log(10)
+            exact = secagg.failures.exact_reliability_union_bound(n, p, q, t) / math.log(10)
             proof = math.log10(n) - 2 * math.log10(n - 1)
             rows.append({"q_total": total, "n": n, "p": p, "t": t, "log10": exact, "proof": proof})
     data = rows_to_frame(rows)
@@ -103,10 +103,11 @@ def private(context: Context) -> Found:
     jobs = [(total, n) for total in (0.0, 0.1) for n in sizes]
     for total, n in context.steps("Theorem 4: exact chances", jobs):
         q = step_rate(total)
-        start = secagg.private_connection_threshold(n, q)
+        start = secagg.failures.private_connection_threshold(n, q)
         rows += [
             {"q_total": total, "n": n, "epsilon": slack, "p": (1 + slack) * start,
-             "apart": math.exp(secagg.log_disconnection_probability(n, (1 + slack) * start, q)),
+             "apart": math.exp(
+                 secagg.failures.log_disconnection_probability(n, (1 + slack) * start, q)),
              "far": _far(n, q)}
             for slack in _SLACKS
         ]  # fmt: skip

@@ -156,7 +156,7 @@ def _reliability_and_privacy() -> Iterator[Check]:
     shares, privacy = [], []
     for n in SIZES:
         p, q, t = thresholds_of(n, _TOTAL)
-        log = secagg.log_reliability_first_moment(n, p, q, t)
+        log = secagg.failures.log_reliability_first_moment(n, p, q, t)
         shares.append((math.log(n) - log) / _root(n))
         privacy.append(secagg.privacy_bound(n, p, q) / math.log(n))
     yield state(

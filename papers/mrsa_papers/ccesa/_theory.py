@@ -66,8 +66,10 @@ def error_bounds(context: Context) -> Found:
         words = {"q_total": total, "n": n, "p": p, "t": t}
         bounds = {
             "P_r, t rounded up": secagg.reliability_bound(n, p, q, t),
-            "P_r, real t": secagg.reliability_bound(n, p, q, secagg.share_threshold_real(n, p)),
-            "P_r, exact union bound": secagg.exact_reliability_union_bound(n, p, q, t),
+            "P_r, real t": secagg.reliability_bound(
+                n, p, q, secagg.failures.share_threshold_real(n, p)
+            ),
+            "P_r, exact union bound": secagg.failures.exact_reliability_union_bound(n, p, q, t),
             "P_p": secagg.privacy_bound(n, p, q),
         }
         rows += [words | {"bound": b, "log10": log / math.log(10)} for b, log in bounds.items()]
@@ -161,13 +163,16 @@ def unmasking(context: Context) -> Found:
     rows = []
     for total, n in itertools.product(TOTALS, SIZES):
         p, _, t = thresholds_of(n, total)
-        exact, bound = secagg.unmasking_bound(n, p, t), secagg.failures.proposition1_bound(n)
+        exact, bound = (
+            secagg.failures.unmasking_bound(n, p, t),
+            secagg.failures.proposition1_bound(n),
+        )
         chances = {"exact": math.exp(exact), "bound": math.exp(bound)}
         rows.append({"q_total": total, "n": n, "p": p, "t": t} | chances)
     data = rows_to_frame(rows)
     share = data["exact"] / data["bound"]
     largest = data.iloc[int(share.to_numpy().argmax())]
-    complete = max(secagg.unmasking_bound(n, 1.0, n // 2 + 1) for n in SIZES)
+    complete = max(secagg.failures.unmasking_bound(n, 1.0, n // 2 + 1) for n in SIZES)
     checks = (
         state(
             "chance that some degree allows the attack, n P(|Adj| >= 2t - 1)",

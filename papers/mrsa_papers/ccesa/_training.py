@@ -164,7 +164,7 @@ class Runs:
                  "count": found.count, "trials": found.trials, "rate": found.rate,
                  "lower": found.lower, "upper": found.upper,
                  "theorem 5": math.exp(secagg.reliability_bound(*words)),
-                 "exact union": math.exp(secagg.exact_reliability_union_bound(*words)),
+                 "exact union": math.exp(secagg.failures.exact_reliability_union_bound(*words)),
                  "not private": rates.not_private.count}
             )  # fmt: skip
         return rows

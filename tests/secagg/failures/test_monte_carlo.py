@@ -268,7 +268,7 @@ def test_rates_are_those_of_full_enumeration(t):
 def test_disconnection_is_as_frequent_as_its_closed_form():
     trials = 20_000
     rates = mj.secagg.failure_rates(2, 20, 0.16, 0.02, 2, trials)
-    chance = math.exp(mj.secagg.log_disconnection_probability(20, 0.16, 0.02))
+    chance = math.exp(mj.secagg.failures.log_disconnection_probability(20, 0.16, 0.02))
     assert 0.3 < chance < 0.7
     assert covers(rates.disconnected.count, trials, chance)
 
@@ -279,12 +279,12 @@ def test_the_paper_s_setting_fails_as_rarely_as_it_should():
     t = mj.secagg.share_threshold(n, p)
     rates = mj.secagg.failure_rates(0, n, p, 0.0, t, trials)
     lower, _ = binomial_interval(rates.unreliable.count, trials, SURE)
-    assert lower <= math.exp(mj.secagg.log_reliability_first_moment(n, p, 0.0, t))
+    assert lower <= math.exp(mj.secagg.failures.log_reliability_first_moment(n, p, 0.0, t))
     assert rates.unreliable.count > 0
     assert rates.not_private.count == 0
     assert rates.not_private.upper < 2e-4
     lower, _ = binomial_interval(rates.unmaskable.count, trials, SURE)
-    assert lower <= math.exp(mj.secagg.unmasking_bound(n, p, t))
+    assert lower <= math.exp(mj.secagg.failures.unmasking_bound(n, p, t))
 
 
 # ---------------------------------------------------------------- contracts
@@ -474,7 +474,7 @@ def test_as_many_rounds_are_kept_as_the_exact_chances_say(n, p, q):
     rare = mj.secagg.rare_failure_rates(0, n, p, q, 2, 8_000)
     share = math.exp(rare.log_disconnected - rare.log_cuts)
     assert covers(rare.not_private.trials, rare.trials, share)
-    assert rare.log_disconnected == mj.secagg.log_disconnection_probability(n, p, q)
+    assert rare.log_disconnected == mj.secagg.failures.log_disconnection_probability(n, p, q)
 
 
 @pytest.mark.parametrize("total", [0.0, 0.05, 0.1])
@@ -488,7 +488,7 @@ def test_the_paper_s_privacy_failure_is_measured_below_its_bound(total):
     assert rare.not_private.trials == rare.trials
     if total == 0.0:
         assert round(rare.not_private.log_rate / math.log(10.0), 2) == -41.48
-    union = mj.secagg.log_reliability_first_moment(100, p, q, t)
+    union = mj.secagg.failures.log_reliability_first_moment(100, p, q, t)
     assert rare.unreliable.log_rate <= union + 1e-9
     assert rare.unreliable.log_lower > union - 0.1
 

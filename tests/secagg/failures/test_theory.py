@@ -79,9 +79,9 @@ def test_asymptotic_conditions_need_three_clients_and_half_of_them_to_stay():
     with pytest.raises(mj.ConfigurationError, match=r"`total_dropout_rate` must be below 0\.5"):
         mj.secagg.connection_probability(100, 0.5)
     with pytest.raises(mj.ConfigurationError, match=r"`q` must be such that"):
-        mj.secagg.reliable_connection_threshold(100, step_rate(0.5) + 1e-9)
+        mj.secagg.failures.reliable_connection_threshold(100, step_rate(0.5) + 1e-9)
     assert mj.secagg.connection_probability(10**6, 0.4999) > 1.0
-    assert mj.secagg.private_connection_threshold(10, 0.9) == math.inf
+    assert mj.secagg.failures.private_connection_threshold(10, 0.9) == math.inf
 
 
 def test_numpy_and_jax_scalars_are_numbers():
@@ -140,7 +140,7 @@ def test_rounding_the_threshold_up_is_what_breaks_one_in_a_hundred():
     rounded, real = [], []
     for total in TABLE:
         p, q = mj.secagg.connection_probability(100, total), step_rate(total)
-        t = mj.secagg.share_threshold_real(100, p)
+        t = mj.secagg.failures.share_threshold_real(100, p)
         assert math.ceil(t) == mj.secagg.share_threshold(100, p)
         real.append(math.exp(mj.secagg.reliability_bound(100, p, q, t)))
         rounded.append(math.exp(mj.secagg.reliability_bound(100, p, q, math.ceil(t))))
@@ -179,13 +179,13 @@ def test_connection_probability_is_the_larger_of_two_theorems():
     for n, total in [(100, 0.1), (30, 0.3), (1000, 0.45)]:
         q = step_rate(total)
         theorems = [
-            mj.secagg.reliable_connection_threshold(n, q),
-            mj.secagg.private_connection_threshold(n, q),
+            mj.secagg.failures.reliable_connection_threshold(n, q),
+            mj.secagg.failures.private_connection_threshold(n, q),
         ]
         value = mj.secagg.connection_probability(n, total)
         assert value == pytest.approx(max(theorems), rel=1e-12)
     m = math.ceil(100 * (1 - 0.02) ** 3 - math.sqrt(100 * math.log(100)))
-    assert mj.secagg.private_connection_threshold(100, 0.02) == math.log(m) / m
+    assert mj.secagg.failures.private_connection_threshold(100, 0.02) == math.log(m) / m
 
 
 # ---------------------------------------------------------------- exact fractions, small n
@@ -225,7 +225,7 @@ def test_reliability_bounds_are_theorem_5_and_its_tail(n, p, q):
             continue
         union = min(Fraction(1), n * sum(tail[:t]))
         arguments = (n, float(p), float(q), t)
-        assert close(mj.secagg.exact_reliability_union_bound(*arguments), union)
+        assert close(mj.secagg.failures.exact_reliability_union_bound(*arguments), union)
         bound = mj.secagg.reliability_bound(*arguments)
         x = Fraction(t - 1, n - 1)
         if x > mean:
@@ -236,7 +236,7 @@ def test_reliability_bounds_are_theorem_5_and_its_tail(n, p, q):
         for a, b in ((x, mean), (1 - x, 1 - mean)):
             power *= float(b / a) ** float((n - 1) * a) if a > 0 else 1.0
         assert math.isclose(math.exp(bound), min(1.0, n * power), rel_tol=1e-11)
-        assert bound >= mj.secagg.exact_reliability_union_bound(*arguments) - 1e-12
+        assert bound >= mj.secagg.failures.exact_reliability_union_bound(*arguments) - 1e-12
 
 
 @pytest.mark.parametrize(("n", "p", "q"), CASES)
@@ -247,9 +247,9 @@ def test_first_moment_counts_the_clients_whose_secret_is_lost(n, p, q):
         own = kept**4 * sum(tail[: t - 1])
         lost = kept**3 * q * sum(tail[:t])
         earlier = kept**2 * q * (sum(tail[:t]) - (1 - p * kept**3) ** (n - 1))
-        value = mj.secagg.log_reliability_first_moment(n, float(p), float(q), t)
+        value = mj.secagg.failures.log_reliability_first_moment(n, float(p), float(q), t)
         assert close(value, n * (own + lost + earlier))
-        bound = mj.secagg.exact_reliability_union_bound(n, float(p), float(q), t)
+        bound = mj.secagg.failures.exact_reliability_union_bound(n, float(p), float(q), t)
         assert min(0.0, value) <= bound + 1e-12
 
 
@@ -259,7 +259,7 @@ def test_unmasking_bound_is_the_tail_of_a_degree(n, p):
     for t in (1, 1.5, 2, n / 2, n):
         if t >= 1:
             exact = min(Fraction(1), n * sum(d for k, d in enumerate(degrees) if 2 * t <= k + 1))
-            assert close(mj.secagg.unmasking_bound(n, float(p), t), exact)
+            assert close(mj.secagg.failures.unmasking_bound(n, float(p), t), exact)
 
 
 def connected_chances(n, p):
@@ -279,9 +279,9 @@ def test_disconnection_is_exact_and_between_its_bounds(n, p, q):
     arrive = binomial(n, (1 - q) ** 3)
     exact = sum(a * (1 - c) for a, c in zip(arrive, together, strict=True))
     arguments = (n, float(p), float(q))
-    value = mj.secagg.log_disconnection_probability(*arguments)
+    value = mj.secagg.failures.log_disconnection_probability(*arguments)
     assert close(value, exact)
-    assert mj.secagg.isolation_bound(*arguments) <= value + 1e-12
+    assert mj.secagg.failures.isolation_bound(*arguments) <= value + 1e-12
     assert value <= mj.secagg.privacy_bound(*arguments) + 1e-12
 
 
@@ -296,13 +296,13 @@ def test_disconnection_by_enumerating_all_graphs_on_five_vertices():
             reached |= {v for edge in edges for v in edge if reached & set(edge)}
         if len(reached) == 5:
             connected += p ** sum(chosen) * (1 - p) ** (10 - sum(chosen))
-    assert close(mj.secagg.log_disconnection_probability(5, 2 / 7, 0.0), 1 - connected)
+    assert close(mj.secagg.failures.log_disconnection_probability(5, 2 / 7, 0.0), 1 - connected)
 
 
 def test_disconnection_keeps_its_digits_in_both_tails():
     for n, p in [(60, Fraction(1, 500)), (60, Fraction(9, 10)), (90, Fraction(1, 20))]:
         exact = 1 - connected_chances(n, p)[n]
-        assert close(mj.secagg.log_disconnection_probability(n, float(p), 0.0), exact)
+        assert close(mj.secagg.failures.log_disconnection_probability(n, float(p), 0.0), exact)
 
 
 # ---------------------------------------------------------------- properties and edges
@@ -315,10 +315,12 @@ def test_bounds_are_ordered_at_the_published_settings(total):
         p = mj.secagg.connection_probability(n, total)
         t = mj.secagg.share_threshold(n, p)
         chernoff = mj.secagg.reliability_bound(n, p, q, t)
-        tail = mj.secagg.exact_reliability_union_bound(n, p, q, t)
-        assert mj.secagg.log_reliability_first_moment(n, p, q, t) < tail < chernoff
+        tail = mj.secagg.failures.exact_reliability_union_bound(n, p, q, t)
+        assert mj.secagg.failures.log_reliability_first_moment(n, p, q, t) < tail < chernoff
         assert 0.5 < (chernoff - tail) / LOG10 < 1.5  # about a decade
-        assert mj.secagg.unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(n)
+        assert mj.secagg.failures.unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(
+            n
+        )
 
 
 def test_bounds_are_monotone():
@@ -326,9 +328,9 @@ def test_bounds_are_monotone():
     chances = np.linspace(0.4, 1.0, 13)
     by_p = [
         [mj.secagg.reliability_bound(60, p, q, 20) for p in chances],
-        [mj.secagg.exact_reliability_union_bound(60, p, q, 20) for p in chances],
+        [mj.secagg.failures.exact_reliability_union_bound(60, p, q, 20) for p in chances],
         [mj.secagg.privacy_bound(60, p, q) for p in chances],
-        [mj.secagg.log_disconnection_probability(60, p, q) for p in chances],
+        [mj.secagg.failures.log_disconnection_probability(60, p, q) for p in chances],
     ]
     for values in by_p:
         assert np.all(np.diff(values[:-1]) <= 0.0)
@@ -355,13 +357,13 @@ def test_edges_of_the_domain():
     assert secagg.reliability_bound(100, 1.0, 0.0, 51) == -math.inf  # nobody is ever lost
     assert secagg.reliability_bound(100, 1.0, 0.0, 100) == 0.0
     assert secagg.reliability_bound(100, 0.0, 0.0, 1) == 0.0
-    assert secagg.exact_reliability_union_bound(100, 0.3, step_rate(0.1), 51) == 0.0
+    assert secagg.failures.exact_reliability_union_bound(100, 0.3, step_rate(0.1), 51) == 0.0
     assert secagg.privacy_bound(100, 1.0, 0.3) == -math.inf
     assert secagg.privacy_bound(100, 0.3, 1.0) == -math.inf  # nobody's input arrives
     assert secagg.privacy_bound(100, 0.0, 0.0) == 0.0
     assert secagg.privacy_bound(2, 0.25, 0.0) == 0.0  # b_2 = 1.5
-    assert secagg.unmasking_bound(100, 1.0, 50) == 0.0
-    assert secagg.unmasking_bound(100, 1.0, 51) == -math.inf
+    assert secagg.failures.unmasking_bound(100, 1.0, 50) == 0.0
+    assert secagg.failures.unmasking_bound(100, 1.0, 51) == -math.inf
     assert secagg.failures.proposition1_bound(2) == 0.0
     assert secagg.share_threshold(2, 0.0) == 1
     assert secagg.share_threshold(2, 1.0) == 1
@@ -369,7 +371,7 @@ def test_edges_of_the_domain():
 
 def test_small_chances_have_logarithms_where_floats_end():
     assert mj.secagg.privacy_bound(3000, 0.3, 0.01) < -900.0
-    assert mj.secagg.log_disconnection_probability(1000, 0.9, 0.0) == pytest.approx(
+    assert mj.secagg.failures.log_disconnection_probability(1000, 0.9, 0.0) == pytest.approx(
         math.log(1000) + 999 * math.log(0.1), abs=1e-9
     )
     assert mj.secagg.reliability_bound(5000, 0.9, 0.0, 100) < -5000.0

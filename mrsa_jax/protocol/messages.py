@@ -15,7 +15,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from mrsa_jax.modular import SHAMIR_PRIME
-from mrsa_jax.protocol._errors import MalformedMessageError
 from mrsa_jax.protocol._wire import (
     COUNT_BYTES,
     HEADER_BYTES,
@@ -33,6 +32,7 @@ from mrsa_jax.protocol._wire import (
     limbs_of,
     pack_entries,
 )
+from mrsa_jax.protocol.errors import MalformedMessageError
 
 # ---- Residues on the wire: ceil(log2 R) bits each, lowest bit first, rounded up to a whole byte.
 
