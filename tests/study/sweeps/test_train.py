@@ -15,6 +15,7 @@ command = "train"
 rounds = 9
 scheme = "uniform"
 trajectories = true
+keep = ["first_exposure", "skipped", "status"]
 [population]
 num_clients = 8
 cohort_size = 4
@@ -53,6 +54,8 @@ def test_a_training_that_ends_is_the_single_one(swept):
     for name in ("strong_privacy", "rank", "exposed_clients"):
         np.testing.assert_array_equal(cell[f"{name}_by_round"].values, alone[name].values)
         assert cell[name] == alone[name].values[-1]
+    for name in ("first_exposure", "skipped", "status"):
+        np.testing.assert_array_equal(cell[name].values, alone[name].values)
     np.testing.assert_array_equal(cell["evaluated_round"].values, alone["evaluation"].values)
     for name in ("update_spread", "update_memory", "update_lasting", "bits_worst", "bits_median"):
         assert cell[name] == pytest.approx(np.ravel(alone[name])[-1], rel=1e-9), name
