@@ -42,12 +42,16 @@ def _is_own(door: Any, name: str) -> bool:
 
 @functools.cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Return the public names of each family, and of the package itself, by module."""
+    """Return the public names of each family, its rooms, and the package itself, by module."""
     top = importlib.import_module(PACKAGE)
     found = {PACKAGE: tuple(public_names(PACKAGE))}
     for name in top.__all__:
         if inspect.ismodule(getattr(top, name)):
             found[f"{PACKAGE}.{name}"] = tuple(public_names(f"{PACKAGE}.{name}"))
+            door = getattr(top, name)
+            rooms = [one for one in door.__all__ if inspect.ismodule(getattr(door, one))]
+            for room in (f"{PACKAGE}.{name}.{one}" for one in rooms):
+                found[room] = tuple(public_names(room))
     return found
 
 
