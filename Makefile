@@ -89,6 +89,7 @@ mutants: $(VENV)/.test
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/oxlint -D correctness -D suspicious -A no-array-sort mrsa_jax/study/assets docs/_site/static
 	$(BIN)/mypy
 
 # the site: build/site/index.html

@@ -110,12 +110,12 @@
       if (!step) { return; }
       event.preventDefault();
       if (!lines.length) {
-        var row = dots.filter(seen).sort(function (a, b) {
+        var order = dots.filter(seen).sort(function (a, b) {
           return parseFloat(a.getAttribute('cx')) - parseFloat(b.getAttribute('cx'));
         });
-        k = row.indexOf(now);
-        if (row.length) {
-          showDot(row[k < 0 ? 0 : Math.min(row.length - 1, Math.max(0, k + step))]);
+        k = order.indexOf(now);
+        if (order.length) {
+          showDot(order[k < 0 ? 0 : Math.min(order.length - 1, Math.max(0, k + step))]);
         }
         return;
       }
