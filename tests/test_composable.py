@@ -48,15 +48,20 @@ class Row(NamedTuple):
 
     Attributes:
         call: Takes the arrays of one call.
-        arrays: Of two calls; pytrees of arrays.
+        given: Of two calls: pytrees of arrays, and of functions that return them.
         composes: Whether it runs under every transformation; else it refuses all of them.
         why: Of one that refuses: what it needs the values for.
     """
 
     call: Callable[..., Any]
-    arrays: tuple[Any, ...]
+    given: tuple[Any, ...]
     composes: bool
     why: str = ""
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Return those of two calls, on the device."""
+        return jax.tree.map(lambda one: one() if callable(one) else on_device(one), self.given)
 
 
 # why a function refuses
@@ -67,16 +72,12 @@ CHECKED = "checks numbers; what it builds is a pytree that any transformation ta
 HOST = "float64 of NumPy"
 
 
-def _on_device(arrays: Any) -> Any:
-    return jax.tree.map(lambda one: on_device(one() if one is keys else one), arrays)
-
-
 def _of(call: Callable[..., Any], *arrays: Any, **static: Any) -> Row:
-    return Row(lambda *own: call(*own, **static), _on_device(arrays), True)
+    return Row(lambda *own: call(*own, **static), arrays, True)
 
 
 def _not(why: str, call: Callable[..., Any], *arrays: Any, **static: Any) -> Row:
-    return Row(lambda *own: call(*own, **static), _on_device(arrays), False, why)
+    return Row(lambda *own: call(*own, **static), arrays, False, why)
 
 
 _draw = np.random.default_rng(0)
@@ -202,7 +203,7 @@ def selection_rows() -> dict[str, Row]:
     """Return the rows of `selection`."""
     blocks, away = selection.batch_partitioning(N, 2, 2), online.independent(0.2)
     steps = online.independent_steps(0.2)
-    history = selection.rollout_rounds(0, blocks, away, steps, J, policy="ignore", blocks=2)
+    history = selection.RoundHistory(SURVIVORS[[0] * J], P[0], np.zeros(J, np.int32))
     selectors = {
         "batch_partitioning()": blocks,
         "bernoulli()": selection.bernoulli(N, 0.5),
@@ -215,11 +216,13 @@ def selection_rows() -> dict[str, Row]:
     def second_round(key: Any, free: Any, selector: Any, state: Any) -> Any:
         return selector.select(key, state, free)
 
-    first, free = jax.random.key(1), on_device(SURVIVORS[:, 0])
+    def after(selector: Any) -> Any:
+        everybody = on_device(SURVIVORS[0, 0])
+        return _both(selector.select(jax.random.key(1), selector.init(), everybody)[1])
+
+    free = SURVIVORS[:, 0]
     rows = {
-        f"{name}.select": _of(
-            second_round, keys, free, _both(one), _both(one.select(first, one.init(), free[0])[1])
-        )
+        f"{name}.select": _of(second_round, keys, free, _both(one), lambda one=one: after(one))
         for name, one in selectors.items()
     }
     schemes = (_both(selection.bernoulli(N, 0.5)), _both(away))  # compiled faster than blocks

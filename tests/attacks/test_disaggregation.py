@@ -181,8 +181,8 @@ def test_capped_entries_are_the_nearest(seed: int) -> None:
 
 def test_rounding_by_hand() -> None:
     values = on_device([0.1, 0.9, 0.8, 0.3, 0.2, 0.7], jnp.float32)
-    interval = jnp.asarray([0, 0, 0, 1, 1, 1], jnp.int32)
-    got = inner._rounded(values, jnp.asarray([2.0, 1.0], jnp.float32), interval)
+    interval = on_device([0, 0, 0, 1, 1, 1], jnp.int32)
+    got = inner._rounded(values, on_device([2.0, 1.0], jnp.float32), interval)
     assert got.tolist() == [False, True, True, False, False, True]
 
 

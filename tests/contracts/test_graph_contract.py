@@ -94,6 +94,7 @@ def test_models_stack(row: Row) -> None:
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), model, other)
     leaves = jax.tree.leaves(both)
     axes = 0 if leaves else None
-    together = jax.vmap(lambda m: m.sample(key), in_axes=axes, axis_size=2)(both)
+    sample = jax.jit(jax.vmap(lambda m: m.sample(key), in_axes=axes, axis_size=2))
+    together = np.asarray(sample(both))
     assert np.array_equal(together[0], _sample(model, key))
     assert np.array_equal(together[1], _sample(other, key))

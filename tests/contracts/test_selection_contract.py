@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, availability, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._selector import block_size_of, cohort_size_of
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.selection import Selector
@@ -212,7 +213,7 @@ def test_selector(row: Row) -> None:
     for b in range(8):  # a row of a batch is the same trial alone
 
         def trial(tree: Any, b: int = b) -> Any:
-            return jax.tree.map(lambda leaf: leaf[..., b], tree)
+            return jax.tree.map(lambda leaf: on_device(np.asarray(leaf)[..., b]), tree)
 
         alone = _select(selector, keys[b], trial(states), available[:, b])
         _assert_equal(alone, trial((together, after)))
@@ -279,7 +280,7 @@ def test_availability(row: Row) -> None:
     start = jax.vmap(lambda key: _init(model, key), out_axes=-1)(_keys(32, 5))
 
     def trial(tree: Any, b: int) -> Any:
-        return jax.tree.map(lambda leaf: leaf[..., b], tree)
+        return jax.tree.map(lambda leaf: on_device(np.asarray(leaf)[..., b]), tree)
 
     many = jax.jit(jax.vmap(model.sample, in_axes=-1, out_axes=-1))
     together, after = many(keys, start)
@@ -305,7 +306,8 @@ def test_availability_in_rollouts(row: Row) -> None:
     model = row()[0]
     everybody = selection.bernoulli(N, 1.0)
     many = selection.rollout_trials(4, everybody, model, 9, 3)
-    assert (many[0] == selection.rollout(4, everybody, model, 9)).all()
-    assert (many == selection.rollout_trials(4, everybody, model, 9, 5)[:3]).all()
+    assert np.array_equal(np.asarray(many)[0], selection.rollout(4, everybody, model, 9))
+    more = np.asarray(selection.rollout_trials(4, everybody, model, 9, 5))
+    assert np.array_equal(many, more[:3])
     with pytest.raises(ConfigurationError, match=f"{N + 1}.*, one for each client"):
         model.for_clients(N).for_clients(N + 1)

@@ -76,7 +76,7 @@ def test_each_kind_of_list_is_the_same_coalition():
         assert first_exposure(P, coalition=coalition).tolist() == [0, -1, 1, -1]
     for function in FUNCTIONS:
         alone, none = (jax.tree.leaves(own) for own in (function(P), function(P, coalition=())))
-        assert all(np.all(a == b) for a, b in zip(alone, none, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(alone, none, strict=True))
 
 
 def test_all_measures_are_those_of_the_others_columns():

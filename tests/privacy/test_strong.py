@@ -70,7 +70,7 @@ def test_one_number_needs_one_history():
 def test_known_histories(history, expected):
     assert definition(history) == expected
     assert strong_privacy(history) == expected
-    last = int(strong_privacy_trajectory(history)[-1])
+    last = int(np.asarray(strong_privacy_trajectory(history))[-1])
     assert last == (-1 if expected is None else expected)
 
 

@@ -80,7 +80,7 @@ def test_trials_are_data_and_map(steps: _ranking.Steps) -> None:
     chosen = _smallest(words, candidates, k, steps=steps)
     one = functools.partial(_ranking.k_smallest, steps=steps)
     mapped = jax.vmap(one, in_axes=(1, 1, 0), out_axes=1)(words, candidates, k)
-    assert (mapped == chosen).all()
+    assert np.array_equal(mapped, chosen)
 
 
 @pytest.mark.parametrize("steps", STEPS)
