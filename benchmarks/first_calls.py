@@ -69,7 +69,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "add": lambda: modular.add(*_arrays(_CODES[0], _CODES[1]), 37),
     "ring_sum_over": lambda: modular.ring_sum_over(*_arrays(_CODES), 37),
     "reduce_words": lambda: modular.reduce_words(*_arrays(_CODES[0], _CODES[1]), 37),
-    "median": lambda: hetero.coordinate_median()(_CODES[:9], np.ones(9)),
+    "median": lambda: hetero.robust.coordinate_median()(_CODES[:9], np.ones(9)),
     "least_squares": lambda: attacks.least_squares(_HISTORY, _RNG.standard_normal((18, 5))),
     "random graph": lambda: graphs.erdos_renyi(31, 0.5).sample(_KEY),
 }

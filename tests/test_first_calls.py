@@ -206,7 +206,7 @@ CALLS: dict[str, tuple[int, Callable[[], tuple[Any, ...]], Callable[..., Any]]] 
     "weighted_mean": (
         2,
         lambda: (_floats(7, _DIM), _floats(7)),
-        lambda values, weights: hetero.weighted_mean()(values, weights),
+        lambda values, weights: hetero.robust.weighted_mean()(values, weights),
     ),
     "rates of clients": (
         0,

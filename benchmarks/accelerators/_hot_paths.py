@@ -167,7 +167,7 @@ def _padded_round(quick: bool, *, modulus: int) -> Work:
 
 
 def _shares(quick: bool) -> Work:
-    from mrsa_jax.modular import LIMBS, recover_secrets, share_secrets
+    from mrsa_jax.modular.shamir import LIMBS, recover_secrets, share_secrets
 
     n, threshold = (5, 3) if quick else (40, 21)
     limbs, degree = LIMBS, threshold - 1

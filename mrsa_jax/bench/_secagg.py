@@ -14,7 +14,7 @@ from mrsa_jax._status import Status
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case
-from mrsa_jax.modular import LIMBS, SHAMIR_PRIME, share_secrets
+from mrsa_jax.modular.shamir import LIMBS, SHAMIR_PRIME, share_secrets
 
 _BITS = 16
 _LEVELS = 2**16  # of quantized updates, beside Flower

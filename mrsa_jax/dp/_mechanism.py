@@ -19,7 +19,8 @@ from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaussian, skellam
 from mrsa_jax.dp._laws import LEAST_SIGMA, renyi_bound
-from mrsa_jax.quantize import LatticeQuantizer, check_wraps, lattice, wrap_probability
+from mrsa_jax.quantize import LatticeQuantizer, lattice
+from mrsa_jax.quantize.wrapping import check_wraps, wrap_probability
 
 ORDERS: tuple[float, ...] = (
     *(round(1.0 + 0.0101 * 1.1**power, 6) for power in range(48)),  # what large epsilons take

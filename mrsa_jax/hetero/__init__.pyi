@@ -1,12 +1,6 @@
+from . import byzantine as byzantine, robust as robust
 from ._aggregate import aggregate as aggregate
 from ._average import segment_average as segment_average
-from ._byzantine import (
-    collusion as collusion,
-    gaussian_blocks as gaussian_blocks,
-    scaling as scaling,
-    sign_flip as sign_flip,
-    wrong_pads as wrong_pads,
-)
 from ._coding import decode as decode, encode as encode
 from ._cohorts import cohort_layouts as cohort_layouts, ranked_groups as ranked_groups
 from ._communication import (
@@ -28,13 +22,6 @@ from ._privacy import (
     privacy_level as privacy_level,
     privacy_report as privacy_report,
     scheme_privacy_level as scheme_privacy_level,
-)
-from ._robust import (
-    coordinate_median as coordinate_median,
-    geometric_median as geometric_median,
-    krum as krum,
-    trimmed_mean as trimmed_mean,
-    weighted_mean as weighted_mean,
 )
 from ._segments import (
     blocks_of as blocks_of,

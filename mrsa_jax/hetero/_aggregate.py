@@ -28,7 +28,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._average import clipped_share
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, check_updates
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._robust import RobustRule
 from mrsa_jax.hetero._round import (
     Cast,
     Fidelity,
@@ -42,6 +41,7 @@ from mrsa_jax.hetero._round import (
 )
 from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, plan_of, spans_of
+from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
 
 _Updates = ArrayLike | Sequence[Any] | Callable[[int, int], ArrayLike]

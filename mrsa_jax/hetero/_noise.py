@@ -19,13 +19,12 @@ from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._streams import Stream
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
-from mrsa_jax.quantize import (
+from mrsa_jax.quantize import StochasticQuantizer, stochastic
+from mrsa_jax.quantize.wrapping import (
     LIKELIEST_WRAP,
     MOST_CLIENTS,
-    StochasticQuantizer,
     has_left,
     lifted,
-    stochastic,
     wrap_probability,
 )
 

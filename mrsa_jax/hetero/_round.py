@@ -23,7 +23,6 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._noise import noisy_row, totals_about
-from mrsa_jax.hetero._robust import RobustRule
 from mrsa_jax.hetero._row_kernels import (
     block_averages,
     combine_row,
@@ -33,6 +32,7 @@ from mrsa_jax.hetero._row_kernels import (
     plain_row,
 )
 from mrsa_jax.hetero._spans import Span, by_parts, plan_of
+from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import Seeds, ring_sum
 
 Fidelity = Literal["sets", "array", "real"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mrsa_jax.modular import LIMBS
+from mrsa_jax.modular.shamir import LIMBS
 from mrsa_jax.protocol.errors import MalformedMessageError
 
 VERSION = 1

@@ -14,7 +14,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from mrsa_jax.modular import SHAMIR_PRIME
+from mrsa_jax.modular.shamir import SHAMIR_PRIME
 from mrsa_jax.protocol._wire import (
     COUNT_BYTES,
     HEADER_BYTES,

@@ -1,3 +1,4 @@
+from . import wrapping as wrapping
 from ._budget import (
     budget as budget,
     check_fits as check_fits,
@@ -21,12 +22,4 @@ from ._stochastic import (
     Quantizer as Quantizer,
     StochasticQuantizer as StochasticQuantizer,
     stochastic as stochastic,
-)
-from ._wrap import (
-    LIKELIEST_WRAP as LIKELIEST_WRAP,
-    MOST_CLIENTS as MOST_CLIENTS,
-    check_wraps as check_wraps,
-    has_left as has_left,
-    lifted as lifted,
-    wrap_probability as wrap_probability,
 )

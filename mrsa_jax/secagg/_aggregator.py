@@ -36,9 +36,9 @@ from mrsa_jax.quantize import (
     RingNoise,
     check_fits,
     check_weights,
-    check_wraps,
     largest_total_weight,
 )
+from mrsa_jax.quantize.wrapping import check_wraps
 from mrsa_jax.secagg._aggregator_state import (
     AggregateOut,
     AggregatorState,
@@ -243,9 +243,9 @@ def ring_average(
         noise: What each client adds to its own codes, in units of updates and drawn on the
             quantizer's lattice, e.g. `dp.skellam(1e-4)`; clients lost after sending have added
             theirs. A total then stands for an integer in a window about the middle of the sums
-            of codes, and a sum outside it wraps round: `quantize.wrap_probability` bounds the
-            chance, `AggregateOut.wrapped` counts. Not with `max_weight`, which would multiply
-            what a client can add, nor with `clip_rule`, by which other clients' data would.
+            of codes, and a sum outside it wraps round: `quantize.wrapping.wrap_probability`
+            bounds the chance, `AggregateOut.wrapped` counts. Not with `max_weight`, which would
+            multiply what a client can add, nor with `clip_rule`, by which others' data would.
 
     Returns:
         A frozen pytree with `init` and `aggregate`.

@@ -21,7 +21,8 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._streams import Stream
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.quantize import LatticeQuantizer, Quantizer, RingNoise, has_left, lifted
+from mrsa_jax.quantize import LatticeQuantizer, Quantizer, RingNoise
+from mrsa_jax.quantize.wrapping import has_left, lifted
 
 
 def noisy_codes(

@@ -21,11 +21,11 @@ from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._status import STEPS, STEPS_WITH_CHECK, Status
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular import (
+from mrsa_jax.modular import chacha20_columns
+from mrsa_jax.modular.shamir import (
     LIMBS,
     MOST_POINTS,
     SHAMIR_PRIME,
-    chacha20_columns,
     limbs_of,
     recover_secrets,
     share_secrets,

@@ -28,20 +28,20 @@ from mrsa_jax.study._tables import SegmentConfig
 
 COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
     "mean": lambda config: None,
-    "median": lambda config: hetero.coordinate_median(),
-    "trimmed": lambda config: hetero.trimmed_mean(config.trim),
-    "geometric": lambda config: hetero.geometric_median(),
-    "krum": lambda config: hetero.krum(config.num_byzantine),
+    "median": lambda config: hetero.robust.coordinate_median(),
+    "trimmed": lambda config: hetero.robust.trimmed_mean(config.trim),
+    "geometric": lambda config: hetero.robust.geometric_median(),
+    "krum": lambda config: hetero.robust.krum(config.num_byzantine),
 }
 """Rules over a segment's sums by name."""
 
 ATTACKS: dict[str, Callable[[np.ndarray], Any]] = {
     "none": lambda who: None,
-    "wrong_pads": lambda who: hetero.wrong_pads(who),
-    "gaussian": lambda who: hetero.gaussian_blocks(who),
-    "sign_flip": lambda who: hetero.sign_flip(who),
-    "scaling": lambda who: hetero.scaling(who),
-    "collusion": lambda who: hetero.collusion(who),
+    "wrong_pads": lambda who: hetero.byzantine.wrong_pads(who),
+    "gaussian": lambda who: hetero.byzantine.gaussian_blocks(who),
+    "sign_flip": lambda who: hetero.byzantine.sign_flip(who),
+    "scaling": lambda who: hetero.byzantine.scaling(who),
+    "collusion": lambda who: hetero.byzantine.collusion(who),
 }
 """What Byzantine clients do, by name."""
 
@@ -105,7 +105,7 @@ class SegmentStudy:
         noise, ends = self.noise(aggregation), (-aggregation.clip, aggregation.clip)
         kinds = {(own.num_levels, len(own.members), own.modulus) for own in self.layout.blocks}
         return max(
-            quantize.wrap_probability(
+            quantize.wrapping.wrap_probability(
                 quantize.stochastic(levels, value_range=ends), noise, count, modulus
             )
             for levels, count, modulus in kinds

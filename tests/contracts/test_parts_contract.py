@@ -14,7 +14,6 @@ import pytest
 
 from mrsa_jax import attacks, dp, federated, graphs, hetero, quantize, secagg
 from mrsa_jax._streams import as_key
-from mrsa_jax.hetero import _robust
 
 N, D = 4, 6
 _VALUES = np.random.default_rng(0).uniform(-1, 1, (N, D)).astype(np.float32)
@@ -78,16 +77,24 @@ FAMILIES = {
         },
     ),
     "robust rule": Family(
-        _robust.RobustRule,
-        (hetero,),
+        hetero.robust.RobustRule,
+        (hetero.robust,),
         lambda one, key: one(_VALUES, _WEIGHTS),
         {
-            "weighted_mean": [lambda: (hetero.weighted_mean(), hetero.weighted_mean())],
-            "coordinate_median": [lambda: (hetero.coordinate_median(), hetero.coordinate_median())],
-            "trimmed_mean": [lambda: (hetero.trimmed_mean(0.1), hetero.trimmed_mean(0.3))],
-            "geometric_median": [lambda: (hetero.geometric_median(), hetero.geometric_median(7))],
+            "weighted_mean": [
+                lambda: (hetero.robust.weighted_mean(), hetero.robust.weighted_mean())
+            ],
+            "coordinate_median": [
+                lambda: (hetero.robust.coordinate_median(), hetero.robust.coordinate_median())
+            ],
+            "trimmed_mean": [
+                lambda: (hetero.robust.trimmed_mean(0.1), hetero.robust.trimmed_mean(0.3))
+            ],
+            "geometric_median": [
+                lambda: (hetero.robust.geometric_median(), hetero.robust.geometric_median(7))
+            ],
             # its numbers are sizes: of blocks, which are counted before anything is traced
-            "krum": [lambda: (hetero.krum(0), hetero.krum(0))],
+            "krum": [lambda: (hetero.robust.krum(0), hetero.robust.krum(0))],
         },
     ),
     "aggregator": Family(
@@ -166,7 +173,7 @@ def _factories(protocol: type, modules: tuple[Any, ...]) -> set[str]:
     """Public functions that return a class with all members of a protocol."""
     found = set()
     for module in modules:
-        for name in module.__all__:
+        for name in getattr(module, "__all__", vars(module)):
             function = inspect.unwrap(getattr(module, name))
             if inspect.isfunction(function):
                 built = function.__globals__.get(str(inspect.signature(function).return_annotation))

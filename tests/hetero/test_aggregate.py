@@ -357,7 +357,7 @@ def test_a_robust_rule_takes_the_place_of_the_mean():
     layout = segment_layout("groups", [2, 2, 2], [3, 3, 3], 2)
     updates = np.repeat(np.float32([[-1, 0], [0, 1], [1, 1]]), 2, axis=0)
     assert aggregate(0, updates, layout, RANGE).update.tolist() == pytest.approx([0, 2 / 3])
-    median = hetero.coordinate_median()
+    median = hetero.robust.coordinate_median()
     for fidelity in ("sets", "array", "real"):
         result = aggregate(0, updates, layout, RANGE, combine=median, fidelity=fidelity)
         assert result.update.tolist() == [0.0, 1.0]

@@ -206,10 +206,10 @@ def test_slots_may_be_clients():
 def test_robust_rule_and_attackers():
     layout = segment_layout("groups", [2, 2, 2], [3, 3, 3], 2)
     updates = jnp.asarray(np.repeat(np.float32([[0, 1], [0, 1], [0, 1]]), 2, axis=0))
-    attack = hetero.scaling(np.arange(60) == 20, -1e6)
+    attack = hetero.byzantine.scaling(np.arange(60) == 20, -1e6)
     arguments = (updates, _ids(), jnp.ones(6, bool))
     for rule, expected in (
-        (None, [0.0, 2 / 3]), (hetero.coordinate_median(), [0.0, 1.0]),
+        (None, [0.0, 2 / 3]), (hetero.robust.coordinate_median(), [0.0, 1.0]),
     ):  # fmt: skip
         average = segment_average(layout, RANGE, combine=rule, byzantine=attack)
         out, _ = average.aggregate(jax.random.key(0), average.init(), *arguments)
@@ -222,7 +222,7 @@ def test_robust_rule_and_attackers():
 def test_attackers_see_those_who_send():
     """Colluders send minus the honest senders' mean; who is absent, or NaN, does not move it."""
     layout = segment_layout("groups", [3, 3], [2**20, 2**20], 7)
-    attack = hetero.collusion(np.arange(60) == 3, "inner_product", 1.0)
+    attack = hetero.byzantine.collusion(np.arange(60) == 3, "inner_product", 1.0)
     average = segment_average(layout, RANGE, byzantine=attack)
     alive = jnp.asarray([True, True, True, True, True, False])
     updates = (_updates() * 0.5).at[5].set(jnp.nan)
@@ -259,8 +259,9 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one():
     rng, rounds = np.random.default_rng(3), 12
     layout = segment_layout("mc", [3, 3, 3], [2, 5, 9], dim=8)  # widths 3, 3, 2
     average = segment_average(
-        layout, RANGE, by_client=True, fidelity="sets", combine=hetero.trimmed_mean(0.2),
-        byzantine=hetero.wrong_pads(np.arange(9) == 2), clip_rule=following_range(2.0, floor=0.1),
+        layout, RANGE, by_client=True, fidelity="sets", combine=hetero.robust.trimmed_mean(0.2),
+        byzantine=hetero.byzantine.wrong_pads(np.arange(9) == 2),
+        clip_rule=following_range(2.0, floor=0.1),
         threshold=6,
     )  # fmt: skip
     keep = rng.random((rounds, 5, 9)) < 0.93

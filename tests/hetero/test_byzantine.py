@@ -17,16 +17,15 @@ from hypothesis import given
 from mrsa_jax import hetero
 from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax.hetero import _byzantine
 
 WHO = np.asarray([False, True, False, True, False])
 ATTACKS = {
-    "wrong_pads": lambda: hetero.wrong_pads(WHO),
-    "sign_flip": lambda: hetero.sign_flip(WHO, 2.0),
-    "scaling": lambda: hetero.scaling(WHO, -3.0),
-    "little_is_enough": lambda: hetero.collusion(WHO, strength=1.0),
-    "inner_product": lambda: hetero.collusion(WHO, "inner_product", 0.5),
-    "gaussian_blocks": lambda: hetero.gaussian_blocks(WHO),
+    "wrong_pads": lambda: hetero.byzantine.wrong_pads(WHO),
+    "sign_flip": lambda: hetero.byzantine.sign_flip(WHO, 2.0),
+    "scaling": lambda: hetero.byzantine.scaling(WHO, -3.0),
+    "little_is_enough": lambda: hetero.byzantine.collusion(WHO, strength=1.0),
+    "inner_product": lambda: hetero.byzantine.collusion(WHO, "inner_product", 0.5),
+    "gaussian_blocks": lambda: hetero.byzantine.gaussian_blocks(WHO),
 }
 _key = functools.cache(lambda: jax.random.key(5))
 
@@ -38,15 +37,21 @@ def updates(seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: hetero.wrong_pads([0, 1]), "`is_byzantine` must be a vector of bools, one for"),
-        (lambda: hetero.wrong_pads([[True]]), r"got 'dtype bool, shape \(1, 1\)'"),
-        (lambda: hetero.wrong_pads(np.zeros(0, bool)), r"shape \(0,\)"),
-        (lambda: hetero.sign_flip(WHO, 0.0), "`factor` must be positive; got 0.0"),
-        (lambda: hetero.scaling(WHO, float("inf")), "`factor` must be finite; got inf"),
-        (lambda: hetero.scaling(WHO, True), "`factor` must be a number; got True"),
-        (lambda: hetero.collusion(WHO, "inner_produkt"), "did you mean 'inner_product'"),
-        (lambda: hetero.collusion(WHO, strength=-1.0), "`strength` must be positive; got -1.0"),
-        (lambda: hetero.gaussian_blocks(WHO, -0.1), "`std` must be at least 0; got -0.1"),
+        (
+            lambda: hetero.byzantine.wrong_pads([0, 1]),
+            "`is_byzantine` must be a vector of bools, one for",
+        ),
+        (lambda: hetero.byzantine.wrong_pads([[True]]), r"got 'dtype bool, shape \(1, 1\)'"),
+        (lambda: hetero.byzantine.wrong_pads(np.zeros(0, bool)), r"shape \(0,\)"),
+        (lambda: hetero.byzantine.sign_flip(WHO, 0.0), "`factor` must be positive; got 0.0"),
+        (lambda: hetero.byzantine.scaling(WHO, float("inf")), "`factor` must be finite; got inf"),
+        (lambda: hetero.byzantine.scaling(WHO, True), "`factor` must be a number; got True"),
+        (lambda: hetero.byzantine.collusion(WHO, "inner_produkt"), "did you mean 'inner_product'"),
+        (
+            lambda: hetero.byzantine.collusion(WHO, strength=-1.0),
+            "`strength` must be positive; got -1.0",
+        ),
+        (lambda: hetero.byzantine.gaussian_blocks(WHO, -0.1), "`std` must be at least 0; got -0.1"),
     ],
 )
 def test_misuse_is_named(build, message):
@@ -96,21 +101,21 @@ def test_updates_by_hand():
     own, mine = on_device([[1.0, -2.0], [3.0, 2.0], [10.0, 4.0]]), on_device([0, 0, 1], bool)
     who = np.asarray(mine)
 
-    def last(attack: _byzantine.Byzantine) -> list[float]:
+    def last(attack: hetero.byzantine.Byzantine) -> list[float]:
         return np.asarray(_sent(attack, own, mine))[2].tolist()
 
-    assert last(hetero.sign_flip(who)) == [-10.0, -4.0]
-    assert last(hetero.scaling(who, 0.0)) == [0.0, 0.0]
+    assert last(hetero.byzantine.sign_flip(who)) == [-10.0, -4.0]
+    assert last(hetero.byzantine.scaling(who, 0.0)) == [0.0, 0.0]
     # honest means are 2 and 0, deviations 1 and 2
-    assert last(hetero.collusion(who, strength=1.5)) == [0.5, -3.0]
-    assert last(hetero.collusion(who, "inner_product", 2.0)) == [-4.0, 0.0]
+    assert last(hetero.byzantine.collusion(who, strength=1.5)) == [0.5, -3.0]
+    assert last(hetero.byzantine.collusion(who, "inner_product", 2.0)) == [-4.0, 0.0]
     everybody = on_device(np.ones(3, bool))
-    kept = _sent(hetero.collusion(np.ones(3, bool)), own, everybody)
+    kept = _sent(hetero.byzantine.collusion(np.ones(3, bool)), own, everybody)
     np.testing.assert_array_equal(kept, own)
 
 
 def test_colluders_agree_and_slots_follow_ids():
-    attack = hetero.collusion(WHO, strength=0.7)
+    attack = hetero.byzantine.collusion(WHO, strength=0.7)
     members = on_device([3, 0, 1, 4])
     mine = attack.mine(members)
     assert mine.tolist() == [True, False, True, False]
@@ -119,7 +124,9 @@ def test_colluders_agree_and_slots_follow_ids():
 
 
 def test_attacks_combine():
-    both = dataclasses.replace(hetero.sign_flip(WHO), on_residues=_byzantine.UniformResidues())
+    both = dataclasses.replace(
+        hetero.byzantine.sign_flip(WHO), on_residues=hetero.byzantine.UniformResidues()
+    )
     own, mine = on_device(updates()), on_device(WHO)
     codes = on_device(np.full((5, 4), 200, np.uint32))
     sent = np.asarray(_sent(both, own, mine))
@@ -138,7 +145,7 @@ def test_wrong_pads_are_uniform_residues(modulus):
     """Chi-square over 9 equal cells of the ring; false failure 1e-6 for each modulus."""
     width, cells = 18_000, 9
     codes, mine = zeros((2, width), np.uint32), on_device([False, True])
-    attack = hetero.wrong_pads(np.asarray([False, True]))
+    attack = hetero.byzantine.wrong_pads(np.asarray([False, True]))
     sent = attack.corrupt_residues(_key(), codes, jnp.uint32(modulus % 2**32), mine)
     drawn = np.asarray(sent[1], np.uint64)
     assert drawn.max() < modulus
@@ -149,7 +156,7 @@ def test_wrong_pads_are_uniform_residues(modulus):
 
 
 def test_residues_do_not_depend_on_the_round_size():
-    attack = hetero.wrong_pads(np.ones(5, bool))
+    attack = hetero.byzantine.wrong_pads(np.ones(5, bool))
     draws = [
         np.asarray(
             attack.corrupt_residues(
@@ -165,7 +172,7 @@ def test_residues_do_not_depend_on_the_round_size():
 def test_gaussian_blocks_have_the_papers_deviation():
     """Mean within 4.9 standard errors, variance likewise: false failure 2e-6 in all."""
     width = 40_000
-    attack = hetero.gaussian_blocks(WHO, 0.1)
+    attack = hetero.byzantine.gaussian_blocks(WHO, 0.1)
     average = on_device(np.full(width, 7.0, np.float32))
     noise = np.asarray(attack.corrupt_average(_key(), average, jnp.bool_(True)), np.float64) / 0.1
     assert abs(noise.mean()) < 4.9 / width**0.5
@@ -284,7 +291,7 @@ def test_the_median_of_averages_holds_below_the_tolerance_and_breaks_at_it():
     """Bad blocks at 1e6, honest ones at 0 and 1: tolerance and rule mean the same."""
     matrix = hetero.segment_matrix("mc", 8)
     limit = hetero.tolerated_byzantine(matrix)
-    rule = hetero.coordinate_median(weighted=False)
+    rule = hetero.robust.coordinate_median(weighted=False)
     moved = {False: [], True: []}
     for bad in itertools.combinations(range(8), limit.anywhere + 1):
         for row in hetero.blocks_of(matrix):
@@ -311,7 +318,7 @@ def test_a_round_with_one_attacker_is_saved_by_the_median(name):
     assert hetero.tolerated_byzantine(layout.matrix, weights=[4] * 5).anywhere == 1
     draws = np.random.default_rng(0).normal(size=(20, 50))
     own = (0.5 + 0.02 * draws).astype(np.float32)
-    rule = hetero.coordinate_median()
+    rule = hetero.robust.coordinate_median()
     mean, median = (
         hetero.aggregate(
             3, own, layout, (-1.0, 1.0), combine=combine, byzantine=attack, fidelity="sets"

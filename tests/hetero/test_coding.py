@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.hetero import _row_kernels as kernels, decode, encode, segment_layout, weighted_mean
+from mrsa_jax.hetero import _row_kernels as kernels, decode, encode, segment_layout
+from mrsa_jax.hetero.robust import weighted_mean
 
 _layout = functools.cache(
     lambda: segment_layout("mc", [2, 3, 2], [2, 5, 9], dim=11)

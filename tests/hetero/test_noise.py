@@ -100,8 +100,8 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
     assert 0 < wrapped < 60
     assert int(out.wrapped) == wrapped
 
-    rule = mj.hetero.coordinate_median()
-    attack = mj.hetero.sign_flip(jnp.asarray([True] + [False] * 5), 1.0)
+    rule = mj.hetero.robust.coordinate_median()
+    attack = mj.hetero.byzantine.sign_flip(jnp.asarray([True] + [False] * 5), 1.0)
     for extra in ({"combine": rule}, {"byzantine": attack}):
         outs = []
         for fidelity in ("array", "sets"):

@@ -17,15 +17,14 @@ from hypothesis import given
 from mrsa_jax import hetero
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax.hetero import _robust
 
 RULES = {
-    "weighted_mean": lambda: hetero.weighted_mean(),
-    "coordinate_median": lambda: hetero.coordinate_median(),
-    "plain_median": lambda: hetero.coordinate_median(weighted=False),
-    "trimmed_mean": lambda: hetero.trimmed_mean(0.2),
-    "geometric_median": lambda: hetero.geometric_median(60),
-    "krum": lambda: hetero.krum(1, 2),
+    "weighted_mean": lambda: hetero.robust.weighted_mean(),
+    "coordinate_median": lambda: hetero.robust.coordinate_median(),
+    "plain_median": lambda: hetero.robust.coordinate_median(weighted=False),
+    "trimmed_mean": lambda: hetero.robust.trimmed_mean(0.2),
+    "geometric_median": lambda: hetero.robust.geometric_median(60),
+    "krum": lambda: hetero.robust.krum(1, 2),
 }
 ROBUST = [name for name in RULES if name != "weighted_mean"]
 BLOCKS, DIM = 6, 3  # one shape, compiled once
@@ -53,18 +52,24 @@ def trimmed_by_definition(values: list[float], weights: list[int], trim: Fractio
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: hetero.trimmed_mean(0.5), r"`trim` must lie in \[0, 0.5\); got 0.5"),
-        (lambda: hetero.trimmed_mean(-0.1), r"`trim` must lie in"),
-        (lambda: hetero.trimmed_mean(float("nan")), "`trim` must be finite; got nan"),
-        (lambda: hetero.trimmed_mean(True), "`trim` must be a number; got True"),
-        (lambda: hetero.geometric_median(0), "`num_iterations` must lie in"),
-        (lambda: hetero.geometric_median(5, 0.0), "`smoothing` must be a positive float32"),
-        (lambda: hetero.krum(-1), "`num_byzantine` must lie in"),
-        (lambda: hetero.krum(1, 0), "`num_selected` must lie in"),
-        (lambda: hetero.krum(2)(np.zeros((6, 1)), np.ones(6)), "7 blocks or more for f = 2; got 6"),
-        (lambda: hetero.weighted_mean()([1.0], [1.0]), r"`values` must have the shape \[blocks"),
-        (lambda: hetero.weighted_mean()(np.zeros((0, 2)), []), "with a block; got"),
-        (lambda: hetero.weighted_mean()([[1.0]], [1.0, 2.0]), "one entry for each block"),
+        (lambda: hetero.robust.trimmed_mean(0.5), r"`trim` must lie in \[0, 0.5\); got 0.5"),
+        (lambda: hetero.robust.trimmed_mean(-0.1), r"`trim` must lie in"),
+        (lambda: hetero.robust.trimmed_mean(float("nan")), "`trim` must be finite; got nan"),
+        (lambda: hetero.robust.trimmed_mean(True), "`trim` must be a number; got True"),
+        (lambda: hetero.robust.geometric_median(0), "`num_iterations` must lie in"),
+        (lambda: hetero.robust.geometric_median(5, 0.0), "`smoothing` must be a positive float32"),
+        (lambda: hetero.robust.krum(-1), "`num_byzantine` must lie in"),
+        (lambda: hetero.robust.krum(1, 0), "`num_selected` must lie in"),
+        (
+            lambda: hetero.robust.krum(2)(np.zeros((6, 1)), np.ones(6)),
+            "7 blocks or more for f = 2; got 6",
+        ),
+        (
+            lambda: hetero.robust.weighted_mean()([1.0], [1.0]),
+            r"`values` must have the shape \[blocks",
+        ),
+        (lambda: hetero.robust.weighted_mean()(np.zeros((0, 2)), []), "with a block; got"),
+        (lambda: hetero.robust.weighted_mean()([[1.0]], [1.0, 2.0]), "one entry for each block"),
     ],
 )
 def test_misuse_is_named(build, message):
@@ -73,21 +78,24 @@ def test_misuse_is_named(build, message):
 
 
 def test_every_rule_is_in_the_table():
-    public = [inspect.unwrap(getattr(hetero, name)) for name in hetero.__all__ if name.islower()]
-    factories = [own for own in public if own.__module__.endswith("hetero._robust")]
+    own_functions = filter(inspect.isfunction, map(inspect.unwrap, vars(hetero.robust).values()))
+    factories = [
+        own for own in own_functions
+        if own.__module__ == hetero.robust.__name__ and not own.__name__.startswith("_")
+    ]  # fmt: skip
     built = {own.__globals__[own.__annotations__["return"]] for own in factories}
     assert {type(rule()) for rule in RULES.values()} == built
 
 
 def test_weighted_median_by_hand():
-    rule = hetero.coordinate_median()
+    rule = hetero.robust.coordinate_median()
     values = [[0.0], [2.0], [10.0]]
     assert rule(values, [1, 1, 1]).tolist() == [2.0]
     assert rule(values, [3, 1, 1]).tolist() == [0.0]  # more than half at 0
     assert rule(values, [2, 1, 1]).tolist() == [1.0]  # half at 0: the middle of 0 and 2
     assert rule(values, [1, 1, 2]).tolist() == [6.0]
     assert rule(values, [1, 0, 1]).tolist() == [5.0]
-    assert hetero.coordinate_median(weighted=False)(values, [9, 1, 1]).tolist() == [2.0]
+    assert hetero.robust.coordinate_median(weighted=False)(values, [9, 1, 1]).tolist() == [2.0]
     # equal weights that float32 cannot hold are still equal
     assert rule([[0.0]] * 3 + [[1.0]] * 3, [0.1] * 6).tolist() == [0.5]
 
@@ -96,8 +104,8 @@ def test_weighted_median_by_hand():
 def test_medians_are_those_of_repeated_values(seed, weights):
     values = np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
     own = np.asarray(weights, np.float32)
-    found = np.asarray(hetero.coordinate_median()(values, own))
-    plain = np.asarray(hetero.coordinate_median(weighted=False)(values, own))
+    found = np.asarray(hetero.robust.coordinate_median()(values, own))
+    plain = np.asarray(hetero.robust.coordinate_median(weighted=False)(values, own))
     for column in range(DIM):
         if own.any():
             assert float(found[column]) == median_by_definition(values[:, column], own)
@@ -114,16 +122,16 @@ def test_medians_are_those_of_repeated_values(seed, weights):
 )
 def test_trimmed_means_cut_weight_exactly(seed, weights, trim):
     values = np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
-    found = hetero.trimmed_mean(float(trim))(values, weights)
+    found = hetero.robust.trimmed_mean(float(trim))(values, weights)
     expected = [trimmed_by_definition(values[:, c].tolist(), weights, trim) for c in range(DIM)]
     np.testing.assert_allclose(np.asarray(found), expected, atol=2e-6)
 
 
 def test_trimmed_mean_of_equal_weights_is_the_ordinary_one():
     values, _ = sample(1)
-    found = hetero.trimmed_mean(1 / 6)(values, np.full(BLOCKS, 7.0))
+    found = hetero.robust.trimmed_mean(1 / 6)(values, np.full(BLOCKS, 7.0))
     np.testing.assert_allclose(found, np.sort(values, axis=0)[1:-1].mean(axis=0), rtol=1e-6)
-    by_weight = hetero.trimmed_mean(0.0)(values, np.arange(1, 7))
+    by_weight = hetero.robust.trimmed_mean(0.0)(values, np.arange(1, 7))
     np.testing.assert_allclose(by_weight, np.average(values, axis=0, weights=range(1, 7)), 1e-5)
 
 
@@ -132,7 +140,11 @@ def test_trimmed_mean_of_equal_weights_is_the_ordinary_one():
 def test_bad_blocks_below_the_breakdown_point_stay_within_the_honest_range(name, data):
     """The median up to less than half of the weight, the trimmed mean up to its trim."""
     values, weights = sample(data.draw(st.integers(0, 10**6)))
-    rule = hetero.coordinate_median() if name == "coordinate_median" else hetero.trimmed_mean(1 / 3)
+    rule = (
+        hetero.robust.coordinate_median()
+        if name == "coordinate_median"
+        else hetero.robust.trimmed_mean(1 / 3)
+    )
     total = int(weights.sum())
     bad = np.asarray(data.draw(st.lists(st.booleans(), min_size=BLOCKS, max_size=BLOCKS)))
     while 2 * weights[bad].sum() >= total or (
@@ -153,10 +165,10 @@ def test_bad_blocks_below_the_breakdown_point_stay_within_the_honest_range(name,
 
 def test_breakdown_points_are_sharp():
     values = np.asarray([[0.0], [1.0], [1e6], [1e6]], np.float32)
-    assert float(hetero.coordinate_median()(values, [2, 3, 2, 2])[0]) == 1.0  # 4 of 9
-    assert float(hetero.coordinate_median()(values, [2, 2, 2, 2])[0]) > 1e5  # 4 of 8
-    assert float(hetero.trimmed_mean(0.4)(values, [3, 3, 2, 2])[0]) <= 1.0
-    assert float(hetero.trimmed_mean(0.3)(values, [3, 3, 2, 2])[0]) > 1e5
+    assert float(hetero.robust.coordinate_median()(values, [2, 3, 2, 2])[0]) == 1.0  # 4 of 9
+    assert float(hetero.robust.coordinate_median()(values, [2, 2, 2, 2])[0]) > 1e5  # 4 of 8
+    assert float(hetero.robust.trimmed_mean(0.4)(values, [3, 3, 2, 2])[0]) <= 1.0
+    assert float(hetero.robust.trimmed_mean(0.3)(values, [3, 3, 2, 2])[0]) > 1e5
 
 
 def total_distance(point: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
@@ -167,7 +179,7 @@ def total_distance(point: np.ndarray, values: np.ndarray, weights: np.ndarray) -
 def test_geometric_median_minimizes_total_distance(seed):
     """The sum of distances is convex: no point nearby may be better, nor a block itself."""
     values, weights = sample(seed)
-    found = np.asarray(hetero.geometric_median(300)(values, weights), np.float64)
+    found = np.asarray(hetero.robust.geometric_median(300)(values, weights), np.float64)
     cost = total_distance(found, values, weights)
     draws = np.random.default_rng(seed + 1)
     nearby = found + draws.normal(size=(200, DIM)) * 10.0 ** draws.uniform(-3, 0, (200, 1))
@@ -180,7 +192,7 @@ def test_geometric_median_by_hand():
     def rule(points: list[list[float]] | np.ndarray, own: list[int]) -> np.ndarray:
         rows = np.zeros((BLOCKS, DIM), np.float32)  # more coordinates and blocks change nothing
         rows[: len(points), : len(points[0])] = points
-        found = hetero.geometric_median(200)(rows, [*own, *[0] * (BLOCKS - len(own))])
+        found = hetero.robust.geometric_median(200)(rows, [*own, *[0] * (BLOCKS - len(own))])
         return np.asarray(found)[: len(points[0])]
 
     corners = [[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]
@@ -201,8 +213,8 @@ def test_geometric_median_resists_a_far_minority():
     values, weights = sample(4)
     values[:2] = 1e37
     weights[:] = 1
-    assert np.abs(np.asarray(hetero.geometric_median(100)(values, weights))).max() < 10
-    huge = hetero.geometric_median()(np.full((2, 3), 3e38, np.float32) * [[1], [-1]], [1, 1])
+    assert np.abs(np.asarray(hetero.robust.geometric_median(100)(values, weights))).max() < 10
+    huge = hetero.robust.geometric_median()(np.full((2, 3), 3e38, np.float32) * [[1], [-1]], [1, 1])
     assert np.isfinite(np.asarray(huge)).all()
 
 
@@ -240,7 +252,7 @@ def good_ranges(values: np.ndarray, is_bad: np.ndarray) -> tuple[np.ndarray, np.
 @pytest.mark.parametrize("name", ["plain_median", "coordinate_median", "trimmed_mean"])
 def test_no_scale_lets_a_minority_out_of_the_good_range(name, num_bad):
     """Nor do weights: their sums reach beyond float32 where each is within."""
-    rule = hetero.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]()
+    rule = hetero.robust.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]()
     values, weights, is_bad = hostile_cases(num_bad)
     found = np.asarray(jax.vmap(rule)(on_device(values), on_device(weights)))
     low, high = good_ranges(values, is_bad)
@@ -274,13 +286,13 @@ def test_no_scale_takes_the_geometric_median_over(num_bad):
     good = np.where(is_bad[:, :, None], centre[:, None], values)
     radius = np.linalg.norm(good - centre[:, None], axis=2).max(axis=1)
     rounding = 1e-5 * (radius + np.abs(centre).max(axis=1))
-    one_rule = hetero.geometric_median(200)
+    one_rule = hetero.robust.geometric_median(200)
     for least in (np.full_like(radius, 2.0**-126), 1e-4 * radius):
         numbers = jnp.full(len(least), 200, jnp.int32), jnp.asarray(least, jnp.float32)
         rules = dataclasses.replace(one_rule, num_iterations=numbers[0], smoothing=numbers[1])
         found = jax.vmap(lambda own, v, w: own(v, w))(rules, *map(jnp.asarray, (values, weights)))
         found = np.asarray(found, np.float64)
-        start = jax.vmap(hetero.coordinate_median())(*map(jnp.asarray, _whole(values)))
+        start = jax.vmap(hetero.robust.coordinate_median())(*map(jnp.asarray, _whole(values)))
         begun = np.linalg.norm(np.asarray(start, np.float64) - centre, axis=1)
         bound = (2 * (1 - bad) * (radius + least) + begun) / (1 - 2 * bad)
         assert (np.linalg.norm(found - centre, axis=1) <= bound + rounding).all()
@@ -297,7 +309,7 @@ def test_one_far_block_leaves_the_geometric_median_among_the_others():
     corners = [[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [0.1, 0.1]]
     for good in (corners, 2 * corners):
         for far in (9e37, 1e38, 3e38):
-            found = hetero.geometric_median()([*good, [far, far]], np.ones(len(good) + 1))
+            found = hetero.robust.geometric_median()([*good, [far, far]], np.ones(len(good) + 1))
             assert (np.asarray(found) >= 0).all()
             assert (np.asarray(found) <= 0.1).all()
 
@@ -305,7 +317,7 @@ def test_one_far_block_leaves_the_geometric_median_among_the_others():
 def test_krum_ranks_what_squares_cannot_hold():
     values, weights, _ = hostile_cases(1)
     weights = np.where(np.isfinite(values).all(axis=2), 1.0, 0.0).astype(np.float32)
-    found = np.asarray(jax.vmap(hetero.krum(1))(jnp.asarray(values), jnp.asarray(weights)))
+    found = np.asarray(jax.vmap(hetero.robust.krum(1))(jnp.asarray(values), jnp.asarray(weights)))
     for own, present, point in zip(values, weights, found, strict=True):
         chosen = krum_by_definition(own, np.flatnonzero(present).tolist(), 1, 1)
         # devices count what is below 2^-126 as 0
@@ -315,9 +327,9 @@ def test_krum_ranks_what_squares_cannot_hold():
 def test_a_trim_of_nearly_half_is_the_median():
     """What is left of the weight is rounding, and was nobody's: the mean of nobody is 0."""
     values, weights = sample(3)
-    median = np.asarray(hetero.coordinate_median()(values, weights))
+    median = np.asarray(hetero.robust.coordinate_median()(values, weights))
     for trim in (0.4999999, 0.49999999, np.nextafter(0.5, 0)):
-        np.testing.assert_array_equal(hetero.trimmed_mean(trim)(values, weights), median)
+        np.testing.assert_array_equal(hetero.robust.trimmed_mean(trim)(values, weights), median)
 
 
 def krum_by_definition(values: np.ndarray, present: list[int], f: int, m: int) -> list[int]:
@@ -344,7 +356,7 @@ def test_krum_is_its_definition(seed, present, numbers):
     values, weights = sample(seed)
     weights[~np.asarray(present)] = 0
     chosen = krum_by_definition(values, np.flatnonzero(weights).tolist(), *numbers)
-    found = hetero.krum(*numbers)(values, weights)
+    found = hetero.robust.krum(*numbers)(values, weights)
     expected = np.average(values[chosen].astype(np.float64), axis=0, weights=weights[chosen])
     np.testing.assert_allclose(np.asarray(found), expected, atol=2e-6)
 
@@ -352,9 +364,9 @@ def test_krum_is_its_definition(seed, present, numbers):
 def test_krum_never_takes_a_far_block_or_an_absent_one():
     values = np.zeros((BLOCKS, DIM), np.float32) + np.arange(BLOCKS)[:, None] * np.float32(1e-3)
     values[3] = 1e30
-    found = np.asarray(hetero.krum(1, 2)(values, [1, 1, 1, 5, 1, 1]))
+    found = np.asarray(hetero.robust.krum(1, 2)(values, [1, 1, 1, 5, 1, 1]))
     assert (found < 1).all()
-    absent = np.asarray(hetero.krum(1, BLOCKS)(values, [0, 0, 1, 0, 0, 0]))
+    absent = np.asarray(hetero.robust.krum(1, BLOCKS)(values, [0, 0, 1, 0, 0, 0]))
     np.testing.assert_array_equal(absent, values[2])
 
 
@@ -362,7 +374,7 @@ def test_krum_never_takes_a_far_block_or_an_absent_one():
 def test_contract(name):
     """Absent blocks may hold anything; jit and vmap change nothing; order of blocks neither."""
     rule, (values, weights) = RULES[name](), sample(7)
-    assert isinstance(rule, _robust.RobustRule)
+    assert isinstance(rule, hetero.robust.RobustRule)
     expected = rule(values, weights)
     assert expected.shape == (DIM,)
     assert expected.dtype == jnp.float32
@@ -406,7 +418,7 @@ def test_infinite_weights_count_as_absent(name):
 def test_the_mean_has_no_defence():
     values, weights = sample(8)
     values[0, 0] = np.inf
-    found = np.asarray(hetero.weighted_mean()(values, weights))
+    found = np.asarray(hetero.robust.weighted_mean()(values, weights))
     assert found[0] == np.inf
     assert np.isfinite(found[1:]).all()
 
@@ -428,8 +440,8 @@ def test_numbers_compile_nothing_new():
         return rule(values, weights)
 
     for trim in (0.1, 0.2, 0.3):
-        apply(hetero.trimmed_mean(trim), values, weights)
+        apply(hetero.robust.trimmed_mean(trim), values, weights)
     assert len(traced) == 1
     for steps, least in ((3, 1e-6), (5, 1e-4)):
-        apply(hetero.geometric_median(steps, least), values, weights)
+        apply(hetero.robust.geometric_median(steps, least), values, weights)
     assert len(traced) == 2

@@ -11,7 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._arrays import on_device, zeros
-from mrsa_jax.modular import (
+from mrsa_jax.modular.shamir import (
     LIMBS,
     SHAMIR_PRIME,
     limbs_of,

@@ -11,7 +11,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.availability import independent_steps
-from mrsa_jax.quantize import has_left, lattice, lifted, stochastic, wrap_probability
+from mrsa_jax.quantize import lattice, stochastic
+from mrsa_jax.quantize.wrapping import has_left, lifted, wrap_probability
 from mrsa_jax.secagg import graph_rule, noisy_codes, ring_average
 
 N, D, BITS = 6, 50, 16

@@ -30,16 +30,16 @@ _MEDIAN, _MEAN = "Gaussian, median", "Gaussian, mean"
 _PADS, _PADS_MEAN = "wrong pads, median", "wrong pads, mean"
 _CLEAN_MEDIAN = "no attacker, median"
 
-_GAUSSIAN = functools.partial(hetero.gaussian_blocks, std=_STD)
+_GAUSSIAN = functools.partial(hetero.byzantine.gaussian_blocks, std=_STD)
 
 # label -> combine and attack
 RUNS: dict[str, tuple[Any, Callable[[Any], Any] | None]] = {
     _CLEAN: (None, None),
-    _CLEAN_MEDIAN: (hetero.coordinate_median(), None),
-    _MEDIAN: (hetero.coordinate_median(), _GAUSSIAN),
+    _CLEAN_MEDIAN: (hetero.robust.coordinate_median(), None),
+    _MEDIAN: (hetero.robust.coordinate_median(), _GAUSSIAN),
     _MEAN: (None, _GAUSSIAN),
-    _PADS: (hetero.coordinate_median(), hetero.wrong_pads),
-    _PADS_MEAN: (None, hetero.wrong_pads),
+    _PADS: (hetero.robust.coordinate_median(), hetero.byzantine.wrong_pads),
+    _PADS_MEAN: (None, hetero.byzantine.wrong_pads),
 }
 """What Figure 3b compares; the paper shows the first and the third."""
 
