@@ -16,7 +16,7 @@ from mrsa_jax import _prime as prime_field
 from mrsa_jax._arrays import on_device
 from mrsa_jax._device import compiling_for
 from mrsa_jax._prime import NUM_PRIMES, PRIMES, draw_primes, enough_primes, error_bits
-from mrsa_jax.modular import _blocked, _linalg, _open_ranks, rank, rank_trajectory
+from mrsa_jax.modular import _blocked, _linalg, _open_ranks, _ranks, rank, rank_trajectory
 from mrsa_jax.modular._linalg import is_in_row_space
 
 
@@ -113,7 +113,7 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
 
 
 SMALL_PRIMES = pytest.mark.parametrize(
-    ("form", "small"), [("loops", _linalg.SMALL), ("xla", _blocked.SMALL_PRIME)]
+    ("form", "small"), [("loops", _ranks.SMALL), ("xla", _blocked.SMALL_PRIME)]
 )
 
 
@@ -139,7 +139,7 @@ def test_a_prime_that_lowers_the_rank_has_no_say_in_the_row_space():
     assert found.tolist() == expected
 
 
-@pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, _linalg.SMALL])
+@pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, _ranks.SMALL])
 def test_inverses_modulo_small_primes(small):
     found = prime_field.inverses(small).astype(np.int64)
     assert found[0] == 0
