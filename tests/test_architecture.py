@@ -181,8 +181,8 @@ def _circles(arrows: dict[str, set[str]]) -> list[str]:
         left = kept
 
 
-def _room(parts: list[str]) -> str:
-    return parts[0] if len(parts) > 1 or (parts and not parts[0].startswith("_")) else ""
+def _room(parts: list[str], rooms: tuple[str, ...]) -> str:
+    return parts[0] if len(parts) > 1 or (parts and parts[0] in rooms) else ""
 
 
 def _arrows_up(arrows: dict[str, set[str]]) -> list[str]:
@@ -194,7 +194,9 @@ def _arrows_up(arrows: dict[str, set[str]]) -> list[str]:
         for target in targets:
             (_, other, *there) = target.split(".")
             is_inside = other == family and bool(rest)
-            if is_inside and (not there or rooms.index(_room(there)) > rooms.index(_room(rest))):
+            if is_inside and (
+                not there or rooms.index(_room(there, rooms)) > rooms.index(_room(rest, rooms))
+            ):
                 found.append(f"{own} imports {target}")
     return sorted(found)
 
