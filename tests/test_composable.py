@@ -321,11 +321,15 @@ def quantize_rows() -> dict[str, Row]:
             _words(D, below=16),
         ),
         "budget": _not(VALUE, lambda w: mj.quantize.budget(16, N, w), weights),
-        "check_fits": _not(VALUE, lambda w: mj.quantize.check_fits(16, N, 2**16, w), weights),
-        "check_weights": _not(VALUE, mj.quantize.check_weights, weights),
-        "largest_levels": _not(VALUE, lambda w: mj.quantize.largest_levels(2**16, N, w), weights),
+        "check_fits": _not(
+            VALUE, lambda w: mj.quantize.budgets.check_fits(16, N, 2**16, w), weights
+        ),
+        "check_weights": _not(VALUE, mj.quantize.budgets.check_weights, weights),
+        "largest_levels": _not(
+            VALUE, lambda w: mj.quantize.budgets.largest_levels(2**16, N, w), weights
+        ),
         "largest_total_weight": _not(
-            VALUE, lambda w: mj.quantize.largest_total_weight(N, w), weights
+            VALUE, lambda w: mj.quantize.budgets.largest_total_weight(N, w), weights
         ),
         "check_wraps": _not(
             VALUE, lambda q: mj.quantize.wrapping.check_wraps(q, noise, N, 20), _both(lattice)
@@ -338,7 +342,7 @@ def quantize_rows() -> dict[str, Row]:
         "required_modulus_bits": _not(
             VALUE, lambda w: mj.quantize.required_modulus_bits(16, N, w), weights
         ),
-        "ring_size": _not(VALUE, lambda w: mj.quantize.ring_size(16, N, w), weights),
+        "ring_size": _not(VALUE, lambda w: mj.quantize.budgets.ring_size(16, N, w), weights),
     }
 
 
@@ -553,7 +557,7 @@ def hetero_rows() -> dict[str, Row]:
         ),
         "blocks_of": _not(VALUE, hetero.blocks_of, matrix),
         "communication_times": _not(
-            VALUE, lambda own: hetero.communication_times(layout, own), RATES
+            VALUE, lambda own: hetero.costs.communication_times(layout, own), RATES
         ),
         "decode": _of(lambda *own: hetero.decode(own, counts, layout, (-1.0, 1.0)), *sums),
         "encode": _of(lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), keys, updates),
@@ -580,7 +584,7 @@ def hetero_rows() -> dict[str, Row]:
             CHECKED, lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t), LIMITS
         ),
         "segment_costs": _not(
-            VALUE, lambda own: hetero.segment_costs(layout, own), SURVIVORS[:, 3]
+            VALUE, lambda own: hetero.costs.segment_costs(layout, own), SURVIVORS[:, 3]
         ),
         "segment_layout": _not(
             VALUE, lambda own: hetero.segment_layout(own, [1] * 4, [2, 4, 8, 16], 10), matrix

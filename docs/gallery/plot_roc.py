@@ -7,7 +7,7 @@ import pandas as pd
 import mrsa_jax as mj
 
 with tempfile.TemporaryDirectory() as folder:
-    study = mj.study.DistinguishConfig(out=f"{folder}/distinguish", trials=2000)
+    study = mj.study.attacks_on_sums.DistinguishConfig(out=f"{folder}/distinguish", trials=2000)
     mj.study.run_and_save(study)
     scores = pd.read_csv(f"{folder}/distinguish/scores.csv")
 ax = mj.plotting.plot_roc(scores)

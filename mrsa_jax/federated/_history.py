@@ -16,7 +16,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import Status
 from mrsa_jax.federated._tracking import Metrics
-from mrsa_jax.quantize import check_weights
+from mrsa_jax.quantize.budgets import check_weights
 from mrsa_jax.selection import RoundHistory
 
 # ---- What a training has reported so far, and what of it is told round by round.

@@ -1,14 +1,8 @@
-from . import byzantine as byzantine, robust as robust
+from . import byzantine as byzantine, costs as costs, robust as robust
 from ._aggregate import aggregate as aggregate
 from ._average import segment_average as segment_average
 from ._coding import decode as decode, encode as encode
 from ._cohorts import cohort_layouts as cohort_layouts, ranked_groups as ranked_groups
-from ._communication import (
-    communication_times as communication_times,
-    expansion_factor as expansion_factor,
-    segment_costs as segment_costs,
-    survival_probability as survival_probability,
-)
 from ._grouping import levels_for_rates as levels_for_rates, rate_groups as rate_groups
 from ._layout import SegmentLayout as SegmentLayout, segment_layout as segment_layout
 from ._leakage import (

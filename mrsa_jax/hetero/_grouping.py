@@ -25,7 +25,7 @@ from mrsa_jax._errors import nearest, require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values, one_program
-from mrsa_jax.quantize import largest_levels
+from mrsa_jax.quantize.budgets import largest_levels
 from mrsa_jax.secagg.costs import Slowdown
 
 _Numbers = ArrayLike | Sequence[Any]

@@ -22,7 +22,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
-from mrsa_jax.quantize import ring_size
+from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
 
 ModulusRule = Literal["exact", "power_of_two"]

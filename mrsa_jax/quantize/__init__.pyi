@@ -1,13 +1,4 @@
-from . import wrapping as wrapping
-from ._budget import (
-    budget as budget,
-    check_fits as check_fits,
-    check_weights as check_weights,
-    largest_levels as largest_levels,
-    largest_total_weight as largest_total_weight,
-    required_modulus_bits as required_modulus_bits,
-    ring_size as ring_size,
-)
+from . import budgets as budgets, wrapping as wrapping
 from ._lattice import (
     LatticeQuantizer as LatticeQuantizer,
     lattice as lattice,
@@ -23,3 +14,4 @@ from ._stochastic import (
     StochasticQuantizer as StochasticQuantizer,
     stochastic as stochastic,
 )
+from .budgets import budget as budget, required_modulus_bits as required_modulus_bits

@@ -29,15 +29,8 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
-from mrsa_jax.quantize import (
-    ClipRule,
-    LatticeQuantizer,
-    Quantizer,
-    RingNoise,
-    check_fits,
-    check_weights,
-    largest_total_weight,
-)
+from mrsa_jax.quantize import ClipRule, LatticeQuantizer, Quantizer, RingNoise
+from mrsa_jax.quantize.budgets import check_fits, check_weights, largest_total_weight
 from mrsa_jax.quantize.wrapping import check_wraps
 from mrsa_jax.secagg._aggregator_state import (
     AggregateOut,

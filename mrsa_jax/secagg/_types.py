@@ -18,7 +18,7 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.quantize import check_fits
+from mrsa_jax.quantize.budgets import check_fits
 
 
 @dataclasses.dataclass(frozen=True)

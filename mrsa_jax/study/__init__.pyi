@@ -1,16 +1,5 @@
+from . import attacks_on_models as attacks_on_models, attacks_on_sums as attacks_on_sums
 from ._attack_rows import SumsOfRounds as SumsOfRounds
-from ._attacks_on_models import (
-    GradientsConfig as GradientsConfig,
-    InconsistencyConfig as InconsistencyConfig,
-    MembershipConfig as MembershipConfig,
-    ModelInversionConfig as ModelInversionConfig,
-)
-from ._attacks_on_sums import (
-    CanariesConfig as CanariesConfig,
-    DisaggregationConfig as DisaggregationConfig,
-    DistinguishConfig as DistinguishConfig,
-    LeastSquaresConfig as LeastSquaresConfig,
-)
 from ._cite import cite as cite
 from ._commands import (
     AdviseConfig as AdviseConfig,

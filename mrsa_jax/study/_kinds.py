@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mrsa_jax._errors import ConfigurationError, require, shortened
 from mrsa_jax._plugins import own_row
 from mrsa_jax.selection import Fairness
-from mrsa_jax.study import _attacks_on_models, _attacks_on_sums
+from mrsa_jax.study import attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
 from mrsa_jax.study._commands import (
     AdviseConfig,
@@ -167,7 +167,7 @@ KINDS: dict[str, Kind] = {
              _SecaggPoint, _trials),
         Kind("audit", AuditConfig, check_audit, "_audit"),
         Kind("advise", AdviseConfig, check_advise, "advice._run"),
-        *map(_attack, (*_attacks_on_sums.ROWS, *_attacks_on_models.ROWS)),
+        *map(_attack, (*attacks_on_sums.ROWS, *attacks_on_models.ROWS)),
     )
 }  # fmt: skip
 """All commands that run from settings, by name: each one's settings, rules, and what runs it."""

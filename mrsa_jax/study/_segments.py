@@ -150,7 +150,7 @@ class SegmentStudy:
         ranked = self.rates[self.order]
         starts = np.arange(self.layout.num_participants) * len(ranked)
         typical = ranked[starts // self.layout.num_participants]
-        times = hetero.communication_times(self.layout, typical)
+        times = hetero.costs.communication_times(self.layout, typical)
         tolerated = hetero.tolerated_byzantine(matrix, max_nodes=1).anywhere
         return {
             "privacy_level": level,

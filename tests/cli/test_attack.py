@@ -12,8 +12,8 @@ import pytest
 
 from mrsa_jax._statistics import binomial_interval
 from mrsa_jax.cli import Bars, main
-from mrsa_jax.study import GradientsConfig
 from mrsa_jax.study.attack import _gradients
+from mrsa_jax.study.attacks_on_models import GradientsConfig
 
 SUMS = ["least-squares", "--num-clients", "6", "--cohort-size", "2", "--rounds", "30"]
 SUMS += ["--schemes", "uniform"]

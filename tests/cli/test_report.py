@@ -13,7 +13,8 @@ import pytest
 import xarray as xr
 
 from mrsa_jax.cli import main
-from mrsa_jax.study import LeastSquaresConfig, to_dict
+from mrsa_jax.study import to_dict
+from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 
 
 @pytest.fixture

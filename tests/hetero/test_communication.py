@@ -32,13 +32,13 @@ def homogeneous(levels: int, dim: int = 199_210, number: int = 20) -> hetero.Seg
 )
 def test_misuse_is_named(rates, message):
     with pytest.raises(ConfigurationError, match=message):
-        hetero.communication_times(experiment("mc"), rates)
+        hetero.costs.communication_times(experiment("mc"), rates)
 
 
 def test_a_small_layout_by_hand():
     """Three groups of two, segments of 3, 2 and 2; rings 5 (3 bits), 15 (4 bits), 3 and so on."""
     layout = hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
-    times = hetero.communication_times(layout, [1.0, 1.0, 2.0, 3.0, 4.0, 8.0])
+    times = hetero.costs.communication_times(layout, [1.0, 1.0, 2.0, 3.0, 4.0, 8.0])
     # rows: {0,1} {2} | {0,2} {1} | {0} {1,2}; R = 4+1, 14+1 | 4+1, 6+1 | 2+1, 12+1
     first, second, third = 3 * 3 + 2 * 3 + 2 * 2, 3 * 3 + 2 * 3 + 2 * 4, 3 * 4 + 2 * 3 + 2 * 4
     assert times.bits.tolist() == [first] * 2 + [second] * 2 + [third] * 2
@@ -56,7 +56,7 @@ def test_a_small_layout_by_hand():
 @pytest.mark.parametrize("scheme", ["sc", "mc", "groups"])
 def test_bytes_are_those_of_messages(scheme, rule):
     layout = experiment(scheme, 23, rule)
-    times = hetero.communication_times(layout, np.ones(20))
+    times = hetero.costs.communication_times(layout, np.ones(20))
     for slot in range(20):
         own = [block for block in layout.plan if slot in block.members]
         stretches = tuple((block.stop - block.start, block.modulus) for block in own)
@@ -74,21 +74,21 @@ def test_bytes_are_those_of_a_real_round():
     result = protocol.run(
         inputs, adjacency, np.ones((5, number), bool), 4, entropy=1, plan=layout.plan
     )
-    times = hetero.communication_times(layout, np.ones(number))
+    times = hetero.costs.communication_times(layout, np.ones(number))
     assert result.steps[2].bytes_up == times.message_bytes.sum()
 
 
 def test_experiment_1_takes_the_papers_times():
     """As K = 2 for all and a quarter of K = 12 in plain bits; 5, 8 and under 4 bits of ring."""
     same = np.full(20, 1e6)
-    slow = hetero.communication_times(homogeneous(2), same)
-    fast = hetero.communication_times(homogeneous(12), same)
+    slow = hetero.costs.communication_times(homogeneous(2), same)
+    fast = hetero.costs.communication_times(homogeneous(12), same)
     assert slow.plain_round_seconds * 4 == fast.plain_round_seconds
     assert fast.round_seconds / slow.round_seconds == 8 / 5
     for scheme in ("sc", "mc"):
         # groups at rates that the paper's levels go with: as much plain time as the slowest
         rates = np.repeat([1e6 * math.ceil(math.log2(levels)) for levels in LEVELS], 4)
-        times = hetero.communication_times(experiment(scheme), rates)
+        times = hetero.costs.communication_times(experiment(scheme), rates)
         assert times.plain_round_seconds == slow.plain_round_seconds
         assert times.slowest_group == 0
         # a group by itself needs log2 5, two together log2 9 bits of ring
@@ -104,9 +104,9 @@ def test_experiment_1_takes_the_papers_times():
 )
 def test_expansion_is_the_papers(number, levels, factor):
     """Section VI-A: sums of all 2^14 clients, and of two subgroups of seven."""
-    times = hetero.communication_times(homogeneous(levels, 3, number), np.ones(number))
+    times = hetero.costs.communication_times(homogeneous(levels, 3, number), np.ones(number))
     assert set(times.expansion.tolist()) == {factor}
-    assert hetero.expansion_factor(levels, number) == factor
+    assert hetero.costs.expansion_factor(levels, number) == factor
 
 
 def test_levels_by_rate_keep_every_group_within_the_slowest():
@@ -119,6 +119,6 @@ def test_levels_by_rate_keep_every_group_within_the_slowest():
         levels = hetero.levels_for_rates(slowest, 2, num_summed=summed, max_levels=2**12)
         for scheme in ("sc", "mc"):
             layout = hetero.segment_layout(scheme, groups, levels, 6000)
-            times = hetero.communication_times(layout, rates)
+            times = hetero.costs.communication_times(layout, rates)
             assert times.slowest_group == 0
             assert times.plain_round_seconds <= 6000 / slowest[0] * (1 + 1e-9) or summed > 1

@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mrsa_jax import hetero, secagg
+from mrsa_jax import secagg
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.hetero import segment_layout
-from mrsa_jax.hetero._communication import loss_probability
+from mrsa_jax.hetero.costs import (
+    expansion_factor,
+    loss_probability,
+    segment_costs,
+    survival_probability,
+)
 
 FIVE = partial(segment_layout, "mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
 
@@ -20,16 +25,16 @@ FIVE = partial(segment_layout, "mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: hetero.expansion_factor(1, 4), "`num_levels` must be at least 2; got 1"),
-        (lambda: hetero.expansion_factor(2, 0), "`num_summed` must be at least 1; got 0"),
-        (lambda: hetero.survival_probability(0, 0.1), "`subgroup_size` must be at least 1; got 0"),
-        (lambda: hetero.survival_probability(4, 1.1), r"`dropout_rate` must lie in \[0, 1\]; got"),
-        (lambda: hetero.survival_probability(4, math.nan), r"`dropout_rate` must lie in \[0, 1\]"),
-        (lambda: hetero.survival_probability(4, 0.1, 0), "`num_subgroups` must be at least 1"),
+        (lambda: expansion_factor(1, 4), "`num_levels` must be at least 2; got 1"),
+        (lambda: expansion_factor(2, 0), "`num_summed` must be at least 1; got 0"),
+        (lambda: survival_probability(0, 0.1), "`subgroup_size` must be at least 1; got 0"),
+        (lambda: survival_probability(4, 1.1), r"`dropout_rate` must lie in \[0, 1\]; got"),
+        (lambda: survival_probability(4, math.nan), r"`dropout_rate` must lie in \[0, 1\]"),
+        (lambda: survival_probability(4, 0.1, 0), "`num_subgroups` must be at least 1"),
         (lambda: loss_probability(FIVE(), [0.1] * 4), "`dropout_rate` must .* number, or"),
         (lambda: loss_probability(FIVE(), -0.1), r"`dropout_rate` must lie in \[0, 1\]"),
-        (lambda: hetero.segment_costs(FIVE(), [True] * 3), "`present` must .* bool for each slot"),
-        (lambda: hetero.segment_costs(FIVE(), np.ones(10)), "`present` must .* bool for each slot"),
+        (lambda: segment_costs(FIVE(), [True] * 3), "`present` must .* bool for each slot"),
+        (lambda: segment_costs(FIVE(), np.ones(10)), "`present` must .* bool for each slot"),
         (lambda: loss_probability(
             segment_layout([[0, 0, -1], [0, -1, 0], [-1, 1, 1]][:2], [2] * 3, [2] * 3, 4),
             0.1), "`layout` must let each column sum a segment by itself"),
@@ -42,14 +47,14 @@ def test_misuse_names_argument_rule_and_value(call, message):
 
 def test_the_papers_expansion_factors_and_its_formula():
     everybody, pair = 2**14, 14
-    factors = [hetero.expansion_factor(levels, summed)
+    factors = [expansion_factor(levels, summed)
                for levels in (2**16, 2) for summed in (everybody, pair)]  # fmt: skip
     assert factors == [1.875, 1.25, 15.0, 4.0]
-    exact = [hetero.expansion_factor(levels, summed, rounded=False)
+    exact = [expansion_factor(levels, summed, rounded=False)
              for levels in (2**16, 2) for summed in (everybody, pair)]  # fmt: skip
     assert np.round(exact, 6).tolist() == [1.874999, 1.237958, 14.000088, 3.906891]
     assert all(0 <= up - real < 1 for up, real in zip(factors, exact, strict=True))
-    assert hetero.expansion_factor(2, 1) == 1.0
+    assert expansion_factor(2, 1) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -58,19 +63,19 @@ def test_the_papers_expansion_factors_and_its_formula():
      (7, 0.2, 0.9996288), (7, 0.5, 0.9375)],
 )  # fmt: skip
 def test_theorem_4_for_one_subgroup_and_for_all(size, rate, wanted):
-    one = hetero.survival_probability(size, rate)
+    one = survival_probability(size, rate)
     assert one == pytest.approx(wanted, abs=1e-12)
     exact = 1 - sum(math.comb(size, left) * (1 - Fraction(rate)) ** left
                     * Fraction(rate) ** (size - left) for left in (0, 1))  # fmt: skip
     for count in (2, 31):
-        every = hetero.survival_probability(size, rate, count)
+        every = survival_probability(size, rate, count)
         assert every == pytest.approx(float(exact**count), rel=1e-13)
 
 
 def test_extreme_rates():
-    assert hetero.survival_probability(3, 0) == 1.0
-    assert hetero.survival_probability(3, 1, 4) == 0.0
-    assert hetero.survival_probability(1, 0) == 0.0  # one client is never two
+    assert survival_probability(3, 0) == 1.0
+    assert survival_probability(3, 1, 4) == 0.0
+    assert survival_probability(1, 0) == 0.0  # one client is never two
     assert loss_probability(FIVE(), 0) == 0.0
     assert loss_probability(FIVE(), 1) == 0.0  # nobody answers, nobody is lost for it
     small = segment_layout("mc", [1] * 3, [2] * 3, 3, allow_small_groups=True)
@@ -112,7 +117,7 @@ def test_the_chance_of_a_loss_by_all_patterns(layout):
 def test_the_protocol_loses_less_than_theorem_4_counts():
     layout = segment_layout("mc", [4] * 5, [2] * 5, dim=5)
     for rate in (0.1, 0.3, 0.5):
-        theorem = 1 - hetero.survival_probability(4, rate, 5)
+        theorem = 1 - survival_probability(4, rate, 5)
         assert 0 < loss_probability(layout, rate) < theorem
 
 
@@ -157,7 +162,7 @@ def test_costs_are_those_of_the_operations_one_by_one(layout, data):
     number = layout.num_participants
     drawn = data.draw(st.lists(st.booleans(), min_size=number, max_size=number))
     present = np.asarray(drawn)
-    costs = hetero.segment_costs(layout, present)
+    costs = segment_costs(layout, present)
     agreements, words, bits, server_agreements, secrets, server_words = counted(layout, present)
     assert costs.key_agreements.tolist() == agreements
     assert costs.keystream_words.tolist() == words
@@ -178,7 +183,7 @@ def test_costs_are_those_of_the_protocols_own_count(layout):
     survivors[3:] = present
     everybody = ~np.eye(number, dtype=bool)
     whole = secagg.round_costs(everybody, survivors, number // 2 + 1, plan=layout.plan)
-    costs = hetero.segment_costs(layout, present)
+    costs = segment_costs(layout, present)
     assert costs.server_keystream_words == whole.server.prg_words.sum()
     assert costs.server_key_agreements == whole.server.key_agreements.sum()
     sent = whole.client.prg_words[2] > 0  # the protocol charges those whose input arrives
@@ -192,14 +197,14 @@ def test_pads_of_a_scheme_cost_what_section_6a_says():
     """O(n-bar m) words for a user instead of N m, and rings of 2 n-bar clients at most."""
     size, groups, dim = 4, 16, 16 * 9
     number = size * groups
-    one = hetero.segment_costs(segment_layout("groups", [number], [16], dim))
+    one = segment_costs(segment_layout("groups", [number], [16], dim))
     for scheme in ("sc", "mc"):
         layout = segment_layout(scheme, [size] * groups, [16] * groups, dim)
-        costs = hetero.segment_costs(layout)
+        costs = segment_costs(layout)
         assert (costs.keystream_words <= 2 * dim * 2 * size).all()
         assert (one.keystream_words == 2 * dim * number).all()
         assert (costs.key_agreements <= one.key_agreements).all()
-        largest = hetero.expansion_factor(16, 2 * size)
+        largest = expansion_factor(16, 2 * size)
         assert (costs.expansion <= largest).all()
-        assert (one.expansion == hetero.expansion_factor(16, number)).all()
+        assert (one.expansion == expansion_factor(16, number)).all()
         assert costs.server_keystream_words == one.server_keystream_words == 2 * dim * number

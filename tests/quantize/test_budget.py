@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.quantize import (
-    budget,
+from mrsa_jax.quantize import budget, required_modulus_bits
+from mrsa_jax.quantize.budgets import (
     check_fits,
     check_weights,
     largest_levels,
     largest_total_weight,
-    required_modulus_bits,
     ring_size,
 )
 

@@ -9,7 +9,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._arrays import on_device
-from mrsa_jax.quantize import check_fits, required_modulus_bits, ring_size, stochastic
+from mrsa_jax.quantize import required_modulus_bits, stochastic
+from mrsa_jax.quantize.budgets import check_fits, ring_size
 
 
 @pytest.mark.parametrize(

@@ -152,13 +152,13 @@ def test_a_configuration_cites_what_it_uses_and_no_more() -> None:
 
 def test_commands_of_their_own_cite_theirs() -> None:
     assert set(keys(SecaggConfig(fidelity="real"))) >= {"rfc8439", "rfc7748", "rfc5869"}
-    assert "lam2021gradient" in keys(study.DisaggregationConfig())
-    assert "dong2022gaussian" in keys(study.DistinguishConfig())
-    shadow = keys(study.MembershipConfig(methods=("shadow",)))
+    assert "lam2021gradient" in keys(study.attacks_on_sums.DisaggregationConfig())
+    assert "dong2022gaussian" in keys(study.attacks_on_sums.DistinguishConfig())
+    shadow = keys(study.attacks_on_models.MembershipConfig(methods=("shadow",)))
     assert "shokri2017membership" in shadow
     assert "yeom2018privacy" not in shadow
-    assert "fredrikson2015model" in keys(study.ModelInversionConfig())
-    assert "pasquini2022eluding" in keys(study.InconsistencyConfig())
+    assert "fredrikson2015model" in keys(study.attacks_on_models.ModelInversionConfig())
+    assert "pasquini2022eluding" in keys(study.attacks_on_models.InconsistencyConfig())
 
 
 def test_a_file_s_settings_and_a_data_set_cite_as_their_configuration() -> None:

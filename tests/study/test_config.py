@@ -13,7 +13,6 @@ import pytest
 from mrsa_jax import ConfigurationError, selection
 from mrsa_jax.study import (
     AggregationConfig,
-    CanariesConfig,
     DataConfig,
     DemoConfig,
     PopulationConfig,
@@ -30,6 +29,7 @@ from mrsa_jax.study import (
     validate,
 )
 from mrsa_jax.study._config import Scheme, different_settings, secret_seed
+from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_jax.study.sweeps import parse_sweep
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)

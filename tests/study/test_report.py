@@ -567,7 +567,10 @@ def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
 
 
 def test_defaults_of_all_attacks_are_known() -> None:
-    assert _report.defaults_of("leastsquares")["rounds"] == study.LeastSquaresConfig().rounds
+    assert (
+        _report.defaults_of("leastsquares")["rounds"]
+        == study.attacks_on_sums.LeastSquaresConfig().rounds
+    )
     for kind in study.KINDS.values():
         name = kind.config.__name__.removesuffix("Config").lower()
         assert _report.defaults_of(name) is not None

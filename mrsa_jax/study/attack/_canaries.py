@@ -9,11 +9,11 @@ import numpy as np
 from mrsa_jax import attacks, dp
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, fold
-from mrsa_jax.study._attacks_on_sums import CanariesConfig
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
 from mrsa_jax.study.attack._scene import IN_A_ROUND
+from mrsa_jax.study.attacks_on_sums import CanariesConfig
 
 AS_PLANNED = "within the ledger, noise as planned"
 

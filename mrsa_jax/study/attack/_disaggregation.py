@@ -10,12 +10,12 @@ import numpy as np
 from mrsa_jax import attacks
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream
-from mrsa_jax.study._attacks_on_sums import DisaggregationConfig
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._least_squares import FOUND
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attack._scene import shape_of
+from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

@@ -20,10 +20,10 @@ from mrsa_jax._errors import require
 from mrsa_jax._statistics import binomial_interval
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.study import _build
-from mrsa_jax.study._attacks_on_sums import DistinguishConfig
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._scene import activations, data_of, dim_of
+from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

@@ -14,10 +14,10 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._packaged import packaged_file
 from mrsa_jax._streams import Stream
 from mrsa_jax.study import _build
-from mrsa_jax.study._attacks_on_models import GradientsConfig, pictures
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attack._scene import activations, data_of, dim_of, on_the_wire
+from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

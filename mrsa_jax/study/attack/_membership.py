@@ -13,9 +13,9 @@ from mrsa_jax._device import at_once, samples_at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study import _build
-from mrsa_jax.study._attacks_on_models import MembershipConfig
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._scene import activations, data_of, dim_of, on_the_wire
+from mrsa_jax.study.attacks_on_models import MembershipConfig
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

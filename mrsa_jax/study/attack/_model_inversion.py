@@ -12,10 +12,10 @@ from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream
-from mrsa_jax.study._attacks_on_models import ModelInversionConfig
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attack._scene import data_of, dim_of, on_the_wire
+from mrsa_jax.study.attacks_on_models import ModelInversionConfig
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

@@ -129,7 +129,7 @@ def seconds(scheme: str, dim: int) -> tuple[float, float]:
     the bits of its group's quantizer.
     """
     bits = np.repeat(np.ceil(np.log2(LEVELS)), GROUP_SIZE)
-    times = hetero.communication_times(layout_of(scheme, dim), _SLOWEST_RATE * bits)
+    times = hetero.costs.communication_times(layout_of(scheme, dim), _SLOWEST_RATE * bits)
     return times.plain_round_seconds, times.round_seconds
 
 

@@ -196,14 +196,14 @@ def expansion(context: Context) -> Found:
     )
     checks = []
     for levels, who, summed, paper in printed:
-        whole = hetero.expansion_factor(levels, summed)
-        real = hetero.expansion_factor(levels, summed, rounded=False)
+        whole = hetero.costs.expansion_factor(levels, summed)
+        real = hetero.costs.expansion_factor(levels, summed, rounded=False)
         name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
         note = f"{real:.6f} by the formula as printed, without whole bits"
         checks.append(compare(name, paper, whole, tolerance=1e-12, note=note))
     rows = [
-        {"K": levels, "summed": 2**power, "factor": hetero.expansion_factor(levels, 2**power),
-         "real bits": hetero.expansion_factor(levels, 2**power, rounded=False)}
+        {"K": levels, "summed": 2**power, "factor": hetero.costs.expansion_factor(levels, 2**power),
+         "real bits": hetero.costs.expansion_factor(levels, 2**power, rounded=False)}
         for levels in (2, 16, 2**16)
         for power in range(1, 15)
     ]  # fmt: skip
@@ -257,11 +257,13 @@ def _round_costs(number: int, size: int, dim: int) -> dict[str, float]:
     columns = number // size
     words: Any = {"modulus_rule": "power_of_two"}
     layout = hetero.segment_layout("mc", [size] * columns, [2] * columns, dim, **words)
-    found = hetero.segment_costs(layout)
+    found = hetero.costs.segment_costs(layout)
     one = hetero.segment_layout("groups", [number], [2], dim, **words)
     return {
         "user: words of pads": float(found.keystream_words.mean()),
-        "user: words of pads, one sum of all": float(hetero.segment_costs(one).keystream_words[0]),
+        "user: words of pads, one sum of all": float(
+            hetero.costs.segment_costs(one).keystream_words[0]
+        ),
         "user: shares and agreements": float((found.shares + found.key_agreements).mean()),
         "user: bits of residues": float(found.payload_bits.mean()),
         "server: words of pads": float(found.server_keystream_words),

@@ -30,7 +30,7 @@ def dropouts(context: Context) -> Found:
             count = int((left >= 2).all(axis=1).sum())
             # every interval holds together with chance .999
             low, high = binomial_interval(count, trials, 1 - 1e-3 / (len(cases) * len(numbers)))
-            exact = float(hetero.survival_probability(size, rate, total))
+            exact = float(hetero.costs.survival_probability(size, rate, total))
             rows.append({
                 "n": size, "p": rate, "Z": total, "formula": exact, "simulated": count / trials,
                 "lower": low, "upper": high, "holds": low <= exact <= high,

@@ -24,7 +24,7 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput
-from mrsa_jax.quantize import ring_size
+from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import admitted
 
 # ---- What a round of HeteroSAg costs users and server, and how likely losses spoil it.
