@@ -117,7 +117,7 @@ def slowed_rates(bits_per_second: float | int, slowdown: Slowdown) -> SlowedRate
         ConfigurationError: If the rate is not positive, or `slowdown` no distribution.
 
     Examples:
-        >>> from mrsa_jax.secagg import steady
+        >>> from mrsa_jax.secagg.costs import steady
         >>> slowed_rates(6e6, steady(2)).sample(jax.random.key(0), 2).tolist()
         [3000000.0, 3000000.0]
     """
