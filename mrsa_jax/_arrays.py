@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import dtypes
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._checks import KNOWN, check_integer
 from mrsa_jax._errors import ConfigurationError, require, shortened
@@ -203,3 +203,31 @@ def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray
     require(array.dtype.kind in kinds, argument, rule, value)
     require(array.ndim <= 1 and array.size > 0, argument, rule, f"shape {array.shape}")
     return array
+
+
+# ---- The members of rounds in slots: shapes that do not change with how many were asked.
+
+
+def padded_slots(
+    asked: Bool[np.ndarray, "*rounds clients"],
+    width: int,
+    order: Int32[np.ndarray, " clients"] | None = None,
+) -> tuple[Int32[np.ndarray, "*rounds slots"], Bool[np.ndarray, "*rounds slots"]]:
+    """Return the members of each round by slot, and which slots hold one; client 0 fills up.
+
+    Args:
+        asked: Who is a member.
+        width: Slots of a round, at least as many as any has members.
+        order: All clients, in the order in which members take slots; ascending if None.
+
+    Examples:
+        >>> members, present = padded_slots(np.asarray([False, True, True]), 3)
+        >>> members.tolist(), present.tolist()
+        ([1, 2, 0], [True, True, False])
+    """
+    ordered = asked if order is None else asked[..., order]
+    present = np.arange(width) < ordered.sum(axis=-1, keepdims=True)
+    members = np.zeros(present.shape, np.int32)
+    chosen = np.nonzero(ordered)[-1]
+    members[present] = chosen if order is None else order[chosen]
+    return members, present

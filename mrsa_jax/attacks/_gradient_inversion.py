@@ -27,9 +27,8 @@ from jaxtyping import Array, Float, Float32, Int32, Key
 from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax._mesh import spread
 from mrsa_jax._streams import as_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, spread
 from mrsa_jax.attacks._settings import (
     check_not_negative,
     checked_parameters,

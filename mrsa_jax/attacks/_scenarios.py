@@ -15,11 +15,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax import graphs, secagg
-from mrsa_jax._arrays import on_device
+from mrsa_jax._arrays import on_device, padded_slots
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
-from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax._tracing import needs_values

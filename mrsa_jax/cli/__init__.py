@@ -26,9 +26,8 @@ from mrsa_jax._errors import (
 )
 from mrsa_jax._extras import from_papers
 from mrsa_jax._plugins import load_plugins
-from mrsa_jax.cli._advise import run_advise
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
-from mrsa_jax.cli._audit import run_audit
+from mrsa_jax.cli._audit import run_advise, run_audit
 from mrsa_jax.cli._bench import BenchConfig, run_bench
 from mrsa_jax.cli._console import Bars, error_console, escape, outlets, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data

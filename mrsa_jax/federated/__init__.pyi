@@ -4,7 +4,9 @@ from ._drift import Drift as Drift, measure_drift as measure_drift
 from ._local import (
     LocalSGD as LocalSGD,
     LocalTrainer as LocalTrainer,
+    RateSchedule as RateSchedule,
     client_updates as client_updates,
+    decay_at as decay_at,
     local_sgd as local_sgd,
 )
 from ._many import train_many as train_many
@@ -17,7 +19,6 @@ from ._models import (
     unflatten as unflatten,
 )
 from ._run import TrainingResult as TrainingResult
-from ._schedule import RateSchedule as RateSchedule, decay_at as decay_at
 from ._server import evaluate as evaluate
 from ._tracking import json_lines as json_lines, tensorboard as tensorboard, wandb as wandb
 from ._train import train as train

@@ -24,15 +24,14 @@ from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_count
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
-from mrsa_jax._mesh import checked_mesh
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import checked_mesh, needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._checks import check_clients
+from mrsa_jax.federated._history import check_clients
+from mrsa_jax.federated._local import RateSchedule
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._program import Programs, alike
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
-from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.federated._tracking import Callback, Metrics
 from mrsa_jax.federated._train import Advance, check_function, check_kept, drive, one_run
 from mrsa_jax.federated.programs import (

@@ -18,9 +18,9 @@ from jax.sharding import Mesh
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
-from mrsa_jax._mesh import checked_mesh
+from mrsa_jax._tracing import checked_mesh
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._checks import check_model
+from mrsa_jax.federated._history import check_model
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 from mrsa_jax.federated.programs import (

@@ -26,17 +26,17 @@ from mrsa_jax._html import number, shown, telling, told
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._drift import Drift, Sketch
 from mrsa_jax.federated._history import (
     Log,
+    check_model,
     checked_order,
     checked_rounds,
     checked_weights,
     slots,
 )
+from mrsa_jax.federated._local import factors_of
 from mrsa_jax.federated._models import initial_parameters, layers_of
-from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import batched, evaluation
 from mrsa_jax.federated._tracking import Callback
 from mrsa_jax.federated.programs import (

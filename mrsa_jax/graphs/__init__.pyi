@@ -4,7 +4,11 @@ from ._connectivity import (
     is_connected as is_connected,
 )
 from ._lists import GraphModel as GraphModel, check_adjacency as check_adjacency, edges as edges
-from ._random import complete as complete, erdos_renyi as erdos_renyi
+from ._models import (
+    complete as complete,
+    erdos_renyi as erdos_renyi,
+    harary as harary,
+    random_regular as random_regular,
+)
 from ._registry import register as register
-from ._regular import harary as harary, random_regular as random_regular
 from ._secagg_plus import secagg_plus_parameters as secagg_plus_parameters

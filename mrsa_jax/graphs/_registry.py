@@ -168,21 +168,21 @@ def _of(module: str, name: str) -> Callable[..., Any]:
 
 ROWS: dict[str, Row] = {
     "complete": Row(
-        _of("_random", "complete"),
+        _of("_models", "complete"),
         lambda: "complete graph (SecAgg)",
         degree=lambda n: n - 1,
         chance=lambda: 1.0,
         is_complete=True,
     ),
     "erdos_renyi": Row(
-        _of("_random", "erdos_renyi"),
+        _of("_models", "erdos_renyi"),
         lambda chance: f"Erdős–Rényi graph (CCESA), p = {chance:.4g}",
         "connection_probability",
         chance=lambda chance: float(chance),
         papers=("choi2020communication", *_SECAGG),
     ),
     "harary": Row(
-        _of("_regular", "harary"),
+        _of("_models", "harary"),
         lambda degree: f"{degree}-regular Harary graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),
@@ -190,7 +190,7 @@ ROWS: dict[str, Row] = {
         papers=("bell2020secure", "harary1962maximum", *_SECAGG),
     ),
     "random_regular": Row(
-        _of("_regular", "random_regular"),
+        _of("_models", "random_regular"),
         lambda degree: f"random {degree}-regular graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),

@@ -27,6 +27,6 @@ from ._theory import (
     quantization_error as quantization_error,
     quantization_error_bound as quantization_error_bound,
     scheme_error_bound as scheme_error_bound,
+    unequal_moduli_failures as unequal_moduli_failures,
 )
 from ._tolerance import tolerated_byzantine as tolerated_byzantine
-from ._unequal import unequal_moduli_failures as unequal_moduli_failures

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from mrsa_jax._checks import check_integer, check_known, check_number
 from mrsa_jax._compile_cache import locked
 from mrsa_jax._errors import ConfigurationError, StoreError, require, writing
-from mrsa_jax.live._private import flush_folder, write_private
+from mrsa_jax.live._register import flush_folder, write_private
 from mrsa_jax.privacy.logs import (
     FORMAT,
     MOST_LINE_BYTES,

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pathlib
 from collections.abc import Iterable
 from typing import Any
 
 from mrsa_jax._errors import require, writing
-from mrsa_jax.live._private import write_private
+
+# ---- Files that their owner alone may read.
+
+
+def write_private(path: pathlib.Path, content: bytes) -> None:
+    """Put a file that its owner alone may read in its place as a whole, flushed to the disk.
+
+    Raises:
+        OSError: If it cannot be written; what was there stays.
+    """
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(part, path)
+    flush_folder(path.parent)
+
+
+def flush_folder(path: pathlib.Path) -> None:
+    """Flush the names in a folder to the disk, where the system can do so."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+# ---- Which client has which index, for good: names in the order in which they joined, in a file.
 
 FORMAT, VERSION = "mrsa-jax client register", 1
 

@@ -9,7 +9,6 @@ from ._audit import (
     plot_audit_privacy as plot_audit_privacy,
     plot_exposure_routes as plot_exposure_routes,
 )
-from ._colours import scheme_colour as scheme_colour
 from ._designs import plot_designs as plot_designs, plot_policies as plot_policies
 from ._points import (
     plot_accuracy_epsilon as plot_accuracy_epsilon,
@@ -31,4 +30,4 @@ from ._study import (
     plot_privacy as plot_privacy,
     plot_reconstruction as plot_reconstruction,
 )
-from ._style import style as style
+from ._style import scheme_colour as scheme_colour, style as style

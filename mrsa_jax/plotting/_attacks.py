@@ -11,9 +11,8 @@ from mrsa_jax import _gaussian
 from mrsa_jax._errors import require
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
-from mrsa_jax.plotting._colours import CHANCE, scheme_colour
 from mrsa_jax.plotting._names import legend, short
-from mrsa_jax.plotting._style import caption, drawing, scheme_line, style
+from mrsa_jax.plotting._style import CHANCE, caption, drawing, scheme_colour, scheme_line, style
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,9 +14,8 @@ from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
-from mrsa_jax.plotting._colours import scheme_colour
 from mrsa_jax.plotting._names import legend, plain
-from mrsa_jax.plotting._style import SHADES, caption, drawing, nobody
+from mrsa_jax.plotting._style import SHADES, caption, drawing, nobody, scheme_colour
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.plotting._chart import FEW, Chart, Line
-from mrsa_jax.plotting._colours import look
 from mrsa_jax.plotting._names import legend, name_curves, plain, short
 from mrsa_jax.plotting._style import (
     MARKERS,
     WARNING,
     caption,
     drawing,
+    look,
     nobody,
     slant,
     whole_numbers,

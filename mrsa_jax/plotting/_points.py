@@ -16,9 +16,8 @@ from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._html import number
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import ALL, Chart, Line
-from mrsa_jax.plotting._colours import scheme_colour
 from mrsa_jax.plotting._names import legend
-from mrsa_jax.plotting._style import caption, drawing, whole_numbers
+from mrsa_jax.plotting._style import caption, drawing, scheme_colour, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import hashlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from mrsa_jax._checks import check_known
-from mrsa_jax.plotting._colours import scheme_dashes
 from mrsa_jax.plotting._names import OWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 Column = Literal["single", "double"]
 
@@ -156,3 +158,132 @@ def whole_numbers(*axes: Any, **settings: Any) -> None:
         narrow = axis.axes.get_figure(root=True).get_figwidth() < 5
         words = {"nbins": 6 if narrow else 9, "min_n_ticks": 1} | settings
         axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], **words))
+
+
+# ---- Colour and dashes of a scheme, the same in figures and on pages; nothing heavy is imported.
+#
+# The six schemes of the Multi-RoundSecAgg paper's Table 1 have Okabe and Ito's colours. What has
+# parameters (other T, Bernoulli, ...) shares six more, and a user's own schemes six others, all
+# chosen far apart for normal, protan and deutan eyes (CIELAB, Machado's matrices), with a
+# contrast of 3 to 1 or more on white. A hash of the label picks one and shifts it too little to
+# be seen as another, so that two labels have two colours; labels that differ in one number follow
+# one another.
+
+NAMED = {
+    "Random": "#000000",
+    "Weighted random": "#E69F00",
+    "User partition": "#56B4E9",
+    "Multi-RoundSecAgg (T=6)": "#009E73",
+    "Multi-RoundSecAgg (T=4)": "#0072B2",
+    "Multi-RoundSecAgg (T=3)": "#CC79A7",
+}
+CHANCE = "Chance"
+"""What a guess reaches, among curves of schemes."""
+FAMILIES = (
+    "Multi-RoundSecAgg",
+    "Crossing partitions",
+    "Bernoulli",
+    "Poisson",
+    "Balls in bins",
+    "Power of choice",
+    "Minimum separation",
+)
+_OF_FAMILIES = ("#692D0F", "#2D69E1", "#69783C", "#3C2D96", "#004B3C", "#875A87")
+_OF_USERS = ("#780069", "#963C00", "#A5004B", "#9678E1", "#E14B4B", "#4B960F")
+_SHIFT = 8  # of 255, of each channel at most
+_DASHES: tuple[tuple[float, ...], ...] = (
+    (),
+    (3.7, 1.6),
+    (6.4, 1.6, 1.0, 1.6),
+    (1.0, 1.65),
+    (5.0, 1.0),
+    (3.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+    (8.0, 2.0, 2.0, 2.0),
+    (2.0, 1.0),
+)
+
+_OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B6ECF", "#8C6D31")
+_DASHES_OF_OTHERS = ((), (7, 4), (8, 3, 2, 3), (2, 4), (11, 3), (8, 3, 2, 3, 2, 3))
+
+
+def look(label: str, place: int, *, is_scheme: bool) -> tuple[str, tuple[float, ...]]:
+    """Return the colour of a series and its dashes, as of `scheme_dashes`.
+
+    Args:
+        label: What it is called.
+        place: In the key: what is no scheme has one of a few looks by it.
+        is_scheme: Whether it is a scheme, which looks the same everywhere.
+    """
+    if label == CHANCE:
+        return "#777777", _DASHES[3]
+    if is_scheme or label in NAMED:
+        return scheme_colour(label), scheme_dashes(label)
+    dashes = _DASHES_OF_OTHERS[place % len(_DASHES_OF_OTHERS)]
+    return _OTHERS[place % len(_OTHERS)], tuple(length / 2.2 for length in dashes)
+
+
+def scheme_colour(label: str) -> str:
+    """Return the colour of a scheme, the same in every figure and on every page.
+
+    Args:
+        label: Any text; `Multi-RoundSecAgg (T=4)` and the like are known.
+
+    Returns:
+        `#rrggbb`. Two labels of a user's own can, rarely, have one colour; their dashes differ
+        then, most likely.
+
+    Examples:
+        >>> scheme_colour("Random")
+        '#000000'
+        >>> scheme_colour("Bernoulli (0.1)") == scheme_colour("Bernoulli (0.1)")
+        True
+        >>> scheme_colour("my scheme 1") == scheme_colour("my scheme 2")
+        False
+    """
+    if label in NAMED:
+        return NAMED[label]
+    colours = _colours(label)
+    anchor = colours[_index(label) % len(colours)]
+    shifts = hashlib.blake2b(_bytes(label), digest_size=3).digest()
+    channels = (int(anchor[i : i + 2], 16) for i in (1, 3, 5))
+    moved = (
+        min(255, max(0, channel + shift % (2 * _SHIFT + 1) - _SHIFT))
+        for channel, shift in zip(channels, shifts, strict=True)
+    )
+    return "#" + "".join(f"{channel:02X}" for channel in moved)
+
+
+def scheme_dashes(label: str) -> tuple[float, ...]:
+    """Return the dashes of a scheme's line, so that curves stay apart in grey.
+
+    Args:
+        label: As of `scheme_colour`.
+
+    Returns:
+        Lengths drawn and left out in turn, in widths of the line, as for SVG's
+        `stroke-dasharray`; none for a line without gaps.
+
+    Examples:
+        >>> scheme_dashes("Random"), scheme_dashes("Weighted random")
+        ((), (3.7, 1.6))
+    """
+    if label in NAMED:
+        return _DASHES[list(NAMED).index(label)]
+    # not the digits that choose the colour: two schemes of one colour seldom share a line
+    return _DASHES[_index(label) // len(_colours(label)) % len(_DASHES)]
+
+
+def _colours(label: str) -> tuple[str, ...]:
+    return _OF_FAMILIES if label.startswith(FAMILIES) else _OF_USERS
+
+
+def _index(label: str) -> int:
+    """Return a number from the words of a label, raised by the number in it."""
+    digits = "".join(re.findall("[0-9]", label))
+    words = re.sub("[0-9.]", "", label)
+    start = int.from_bytes(hashlib.blake2b(_bytes(words), digest_size=4).digest(), "big")
+    return start + int(digits[-9:] or 0)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -20,6 +20,7 @@ from mrsa_jax._residues import is_power_of_two
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import Ring, add, ring_of, ring_sum_over, subtract
+from mrsa_jax.secagg._checks import padded_length
 from mrsa_jax.secagg._pad_tables import (
     PAIR_PAD,
     SELF_PAD,
@@ -34,7 +35,6 @@ from mrsa_jax.secagg._pad_tables import (
     table_of,
     tallied,
 )
-from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan
 
 # ---- A padded round in one launch on NVIDIA GPUs (Pallas, through Triton).

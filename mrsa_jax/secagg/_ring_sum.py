@@ -27,10 +27,9 @@ from mrsa_jax._errors import require
 from mrsa_jax._residues import is_power_of_two, words_per_residue
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, ring_of, ring_sum_over
-from mrsa_jax.secagg._checks import nonce_word
+from mrsa_jax.secagg._checks import nonce_word, padded_length
 from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
 from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of
-from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
 
 Fidelity = Literal["array", "sets"]

@@ -19,8 +19,7 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax.modular import chacha20_columns
-from mrsa_jax.secagg._checks import nonce_word
-from mrsa_jax.secagg._shapes import padded_length
+from mrsa_jax.secagg._checks import nonce_word, padded_length
 from mrsa_jax.secagg._types import Seeds
 
 _TAG = b"mrsa_jax secagg key material v1\x00"

@@ -18,10 +18,9 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax._checks import check_size
 from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
-from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._selector import Selector
 from mrsa_jax._streams import as_key
-from mrsa_jax._tracing import needs_values, program_of, quick_for_little
+from mrsa_jax._tracing import checked_mesh, needs_values, program_of, quick_for_little
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 

@@ -31,10 +31,16 @@ from mrsa_jax._device import (
 )
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief, telling
-from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._selector import Selector, check_selector
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
-from mrsa_jax._tracing import LITTLE, one_program, quick_for_little, varying_like
+from mrsa_jax._tracing import (
+    LITTLE,
+    checked_mesh,
+    one_program,
+    quick_for_little,
+    spread,
+    varying_like,
+)
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running

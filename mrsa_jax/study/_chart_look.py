@@ -15,7 +15,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from mrsa_jax._html import Markup, tidy
-from mrsa_jax.plotting._colours import look
+from mrsa_jax.plotting._style import look
 
 PAPER = {"light": "#ffffff", "dark": "#16181c"}
 """What a page is drawn on."""

@@ -27,7 +27,7 @@ from mrsa_jax.plotting._attacks import (
 )
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
-from mrsa_jax.plotting._colours import CHANCE
+from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.study._chart_look import Series
 from mrsa_jax.study._run_folder import read_json, read_part
 

@@ -14,9 +14,8 @@ import jax
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
-from mrsa_jax._arrays import on_device
+from mrsa_jax._arrays import on_device, padded_slots
 from mrsa_jax._device import at_once
-from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData

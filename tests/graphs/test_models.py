@@ -16,7 +16,7 @@ from scipy import stats
 from mrsa_jax import ConfigurationError
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.graphs import complete, erdos_renyi, harary, is_connected, random_regular
-from mrsa_jax.graphs._regular import _switch_pairs
+from mrsa_jax.graphs._models import _switch_pairs
 
 FALSE_FAILURE = 1e-6
 

@@ -6,7 +6,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.hetero import unequal_moduli_failures
-from mrsa_jax.hetero._unequal import unequal_moduli_tuples
+from mrsa_jax.hetero._theory import unequal_moduli_tuples
 
 # Table II, column by column
 PRINTED = list(zip(

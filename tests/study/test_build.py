@@ -27,6 +27,7 @@ from mrsa_jax.study._build import (
     CLIP_RULES,
     MODELS,
     PARTITIONS,
+    SERVERS,
     build_clients,
     build_mesh,
     build_rate_schedule,
@@ -35,7 +36,6 @@ from mrsa_jax.study._build import (
     build_server,
     build_trainer,
 )
-from mrsa_jax.study._servers import SERVERS
 
 HINTS = typing.get_type_hints(DataConfig) | typing.get_type_hints(TrainingConfig)
 NAMES = {field: typing.get_args(hint) for field, hint in HINTS.items()}

@@ -17,9 +17,9 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._device import map_tiles
-from mrsa_jax._mesh import spread
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, round_key
+from mrsa_jax._tracing import spread
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated.programs._cohort import (
     by_size,

@@ -18,8 +18,7 @@ import numpy as np
 
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax._html import brief, telling
-from mrsa_jax.privacy.logs._integer_rows import integer_rows
-from mrsa_jax.privacy.logs._numbers import parse_decimal
+from mrsa_jax.privacy.logs._numbers import integer_rows, parse_decimal
 
 _MOST_SHOWN = 200  # characters of what was found
 

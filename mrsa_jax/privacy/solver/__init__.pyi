@@ -1,4 +1,9 @@
-from ._bounds import bounds as bounds, random_projection as random_projection
+from ._bounds import (
+    bounds as bounds,
+    leverage_bound as leverage_bound,
+    leverage_seconds as leverage_seconds,
+    random_projection as random_projection,
+)
 from ._candidates import (
     few_rounds as few_rounds,
     information_sets as information_sets,
@@ -23,7 +28,6 @@ from ._exact import (
     solve_each as solve_each,
     support_of as support_of,
 )
-from ._leverage_bound import leverage_bound as leverage_bound, leverage_seconds as leverage_seconds
 from ._ranks import CHEAP_SECONDS as CHEAP_SECONDS, Ranks as Ranks, ranks_of as ranks_of
 from ._search import Plan as Plan, Progress as Progress, parity_checks as parity_checks, run as run
 from ._sieve import Alone as Alone, Sieve as Sieve

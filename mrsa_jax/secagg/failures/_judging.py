@@ -21,11 +21,11 @@ from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import ALWAYS
 from mrsa_jax._device import at_once, chosen_form, over_ranges
-from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, client_words, key_words, round_key, trial_key
+from mrsa_jax._tracing import spread
 from mrsa_jax.availability import IndependentSteps, StepDropout, independent_steps
 from mrsa_jax.graphs import GraphModel
-from mrsa_jax.graphs._random import Complete, ErdosRenyi
+from mrsa_jax.graphs._models import Complete, ErdosRenyi
 from mrsa_jax.secagg.failures._theory import _log_arrivals, log_factorials, log_pmf, log_sum
 from mrsa_jax.secagg.failures._verdicts import (
     MOST_IN_REGISTERS,

@@ -23,11 +23,10 @@ from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._html import number, telling, told
-from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._statistics import binomial_interval
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._streams import MAX_PAIRED, as_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import checked_mesh, needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.secagg.failures import _judging, _verdicts
 

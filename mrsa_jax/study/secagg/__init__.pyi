@@ -1,2 +1,1 @@
-from ._points import RATES as RATES, power as power
-from ._setting import Setting as Setting
+from ._points import RATES as RATES, Setting as Setting, power as power

@@ -17,8 +17,7 @@ from mrsa_jax.secagg._aggregator_state import heeded, signing
 from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._progress import Progress, note, stages
-from mrsa_jax.study.secagg._points import run_failures
-from mrsa_jax.study.secagg._setting import Setting, finite, stated_memory
+from mrsa_jax.study.secagg._points import Setting, finite, run_failures, stated_memory
 
 check = stated_memory
 
