@@ -396,13 +396,16 @@ def secagg_rows() -> dict[str, Row]:
     def one_round(aggregator: Any, key: Any, updates: Any, alive: Any) -> Any:
         return aggregator.aggregate(key, aggregator.init(), updates, jnp.arange(N), alive)
 
+    def bound(name: str) -> Any:
+        return getattr(secagg, name, None) or getattr(secagg.failures, name)
+
     chances = {
-        name: _not(VALUE, lambda p, q, f=name: getattr(secagg, f)(N, p, q), CHANCES, CHANCES)
+        name: _not(VALUE, lambda p, q, f=name: bound(f)(N, p, q), CHANCES, CHANCES)
         for name in ("log_disconnection_probability", "isolation_bound", "privacy_bound")
     } | {
         name: _not(
             VALUE,
-            lambda p, q, t, f=name: getattr(secagg, f)(N, p, q, t),
+            lambda p, q, t, f=name: bound(f)(N, p, q, t),
             CHANCES,
             CHANCES,
             LIMITS[:, 0],

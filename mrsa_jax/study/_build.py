@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import availability, data, dp, federated, quantize, secagg, selection
 from mrsa_jax._device import platform
@@ -30,48 +29,7 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._tables import AggregationConfig, graph_of, least_safe_threshold
 
 if TYPE_CHECKING:
-    import optax
-
-
-# ---- Server optimizers by the names that configurations use.
-
-
-def _at_any_rate(
-    base: optax.GradientTransformation,
-) -> Callable[[float], optax.GradientTransformation]:
-    """Return an optimizer of its learning rate, which is data: all rates share one program.
-
-    `base` has the rate 1. Its steps are multiplied by the rate, which lies in the state.
-    """
-
-    def update(gradient: Any, state: Any, parameters: Any = None) -> tuple[Any, Any]:
-        rate, inner = state
-        step, inner = base.update(gradient, inner, parameters)
-        return jax.tree.map(lambda own: rate * own, step), (rate, inner)
-
-    def at(rate: float) -> optax.GradientTransformation:
-        def init(parameters: Any) -> tuple[Any, Any]:
-            return jax.numpy.float32(rate), base.init(parameters)
-
-        return optax.GradientTransformation(init, update)
-
-    return at
-
-
-_average = _at_any_rate(optax.sgd(1.0))
-_momentum = _at_any_rate(optax.sgd(1.0, momentum=0.9))
-# decay rates and the floor of the denominator as in Reddi et al., FedAdam
-_adam = _at_any_rate(optax.adam(1.0, b1=0.9, b2=0.99, eps=1e-3))
-
-SERVERS: dict[str, Callable[[float | None], optax.GradientTransformation | None]] = {
-    "average": lambda rate: None if rate is None or rate == 1 else _average(rate),
-    "momentum": lambda rate: _momentum(1.0 if rate is None else rate),
-    "adam": lambda rate: _adam(0.01 if rate is None else rate),
-}
-"""Server optimizers by name, each of its learning rate; None is plain averaging."""
-
-
-# ---- The registry: the one place that turns settings into schemes, models, bounds and noise.
+    import optax  # type: ignore[import-untyped]
 
 _FINEST = 2**22  # steps of a lattice in the clip norm, where the ring has room for more
 
@@ -316,6 +274,8 @@ def build_rate_schedule(config: TrainingConfig) -> Any:
 
 def build_server(config: TrainingConfig) -> optax.GradientTransformation | None:
     """Return the server's optimizer; None for plain averaging."""
+    from mrsa_jax.study._servers import SERVERS  # imports optax, which only trainings need
+
     return SERVERS[config.server](config.server_learning_rate)
 
 

@@ -14,8 +14,8 @@ from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._points import accuracy_epsilon_chart, by_hue, points_chart, shown_scale
 from mrsa_jax.study import _chart_look, _points, _report
-from mrsa_jax.study._accessor import linked
 from mrsa_jax.study._chart_look import Series, keys, legend
+from mrsa_jax.study._explorer import linked
 from mrsa_jax.study._page import (
     Section,
     charts_section,

@@ -10,6 +10,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import federated
+from mrsa_jax.protocol import _client, _pads
+from mrsa_jax.secagg import _four_step
 from mrsa_jax.study import (
     KINDS,
     DataConfig,
@@ -41,10 +43,10 @@ class Secrets:
 
             monkeypatch.setattr(module, name, record)
 
-        recording(mj.protocol._client, "seal", lambda call, _: [("AES key", call[0])])
-        recording(mj.protocol._pads, "chacha20_stream", lambda call, _: [("pad", b"".join(call))])
-        recording(mj.secagg._four_step, "_secret_keys", lambda call, keys: [("secret key", keys)])
-        recording(mj.secagg._four_step, "derive_seeds", lambda call, seeds: [
+        recording(_client, "seal", lambda call, _: [("AES key", call[0])])
+        recording(_pads, "chacha20_stream", lambda call, _: [("pad", b"".join(call))])
+        recording(_four_step, "_secret_keys", lambda call, keys: [("secret key", keys)])
+        recording(_four_step, "derive_seeds", lambda call, seeds: [
             ("self seed", seeds.self_seed), ("pair seed", seeds.pair_seed)])  # fmt: skip
 
     def keep(self, place, value):
@@ -185,9 +187,7 @@ def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
         (own,) = materials(monkeypatch, lambda config=config: mj.study.run(config))
         found[own] = number
     points_of = KINDS["train"].runner()
-    (swept,) = materials(
-        monkeypatch, lambda: list(points_of.run(configs[-1:], Machine(), False, 1))
-    )
+    (swept,) = materials(monkeypatch, lambda: list(points_of.run(configs[-1:], Machine(), (), 1)))
     assert found[swept] == len(configs) - 1  # a point of a sweep is the point alone
     assert len(found) == len(configs)
     demo = DemoConfig(seed=5, rounds=3, schemes=("uniform",), population=TRAIN.population,

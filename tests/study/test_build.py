@@ -27,7 +27,6 @@ from mrsa_jax.study._build import (
     CLIP_RULES,
     MODELS,
     PARTITIONS,
-    SERVERS,
     build_clients,
     build_mesh,
     build_rate_schedule,
@@ -36,8 +35,10 @@ from mrsa_jax.study._build import (
     build_server,
     build_trainer,
 )
+from mrsa_jax.study._servers import SERVERS
 
 HINTS = typing.get_type_hints(DataConfig) | typing.get_type_hints(TrainingConfig)
+
 NAMES = {field: typing.get_args(hint) for field, hint in HINTS.items()}
 DIGITS = DataConfig(dataset="digits", partition="shards")
 
@@ -127,17 +128,18 @@ def test_the_trainer_has_every_option_and_costs_nothing_for_those_left_out() -> 
 
 def test_servers_step_along_the_mean_update() -> None:
     """Two rounds by hand, of the mean update (1, -2) each time."""
-    update = jnp.array([1.0, -2.0], jnp.float32)
+    update = np.array([1.0, -2.0], np.float32)
 
     def after_two(config: TrainingConfig) -> np.ndarray:
         server = build_server(config)
         assert server is not None
-        state, weights = server.init(update * 0), update * 0
+        weights = np.zeros_like(update)
+        state, step = jax.jit(server.init)(weights), jax.jit(server.update)
         with jax.numpy_dtype_promotion("standard"):  # optax's Adam mixes its own
             for _ in range(2):
-                step, state = server.update(-update, state, weights)
-                weights = weights + step
-        return np.asarray(weights)
+                change, state = step(-update, state, weights)
+                weights = weights + np.asarray(change)
+        return weights
 
     assert build_server(TrainingConfig()) is None  # plain averaging
     assert build_server(TrainingConfig(server_learning_rate=1.0)) is None
