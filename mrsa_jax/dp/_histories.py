@@ -18,7 +18,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._selector import block_size_of, check_selector, cohort_size_of
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._mixtures import Known, Sampled
-from mrsa_jax.dp._spending import Form
+from mrsa_jax.dp._strategies import Form
 
 # ---- The largest mu of any participation that keeps a separation: what holds without any law.
 

@@ -15,7 +15,8 @@ from mrsa_jax._html import telling, told
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._composed import BlockMechanism, Composed
 from mrsa_jax.dp._mechanism import RingMechanism
-from mrsa_jax.dp._spending import Correlated, Independent, Law, check_strategy, of_clients
+from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
+from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._survivors import Sums
 
 
@@ -197,7 +198,7 @@ def ledger(
     Segments: what counts of a round is, for each client, the fewest survivors of its blocks' sums.
     A client moves the blocks' sums by at most the clip in all; mu^2 weighs the squares of what it
     moves by 1 / variance of each sum, so at most the clip's square by that of the sum with the
-    least noise, which is reached (`_blocks`).
+    least noise, which is reached (`_composed`).
 
     Edge cases: fewer survivors than planned are told (`short`, `notes`) and counted as they are;
     more add more noise. A sum that is only of colluding clients has no noise: with a strategy it

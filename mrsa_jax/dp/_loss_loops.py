@@ -1,7 +1,7 @@
 """Compiled draws of privacy losses with coins: blocks of b rounds, samples as lanes.
 
 Import inside functions only (see `mrsa_jax._compiled`). The recursion, its words and its numbers
-are those of `_coin_losses`, which says what they mean; logarithms, exponentials and turns are
+are those of `_privacy_losses`, which says what they mean; logarithms, exponentials and turns are
 polynomials here, so that the compiler makes vectors of every loop over samples.
 """
 

@@ -5,7 +5,7 @@ without it one Gaussian (others known, their coins their own). In units of the n
 C y + z of a client who is in the rounds p shifts by C p: the loss of a release w is the logarithm
 of the mean over p of exp(<w, C p> - |C p|^2 / 2).
 
-- Coins with rests of b - 1 rounds: a recursion over rounds (`_coin_losses`).
+- Coins with rests of b - 1 rounds: a recursion over rounds (below).
 - Balls in bins: the mean over the b bins of exp(u_r - |m_r|^2 / 2), u_r = <w, m_r>, m_r = C p_r;
   these b products are all that is drawn: Gaussians with the covariance of the m_r. Bins of each
   epoch are independent of those before: the losses of epochs add up.
@@ -36,7 +36,7 @@ from mrsa_jax._streams import as_key, block_words, fold, fold_over, key_words
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
-from mrsa_jax.dp._spending import check_strategy
+from mrsa_jax.dp._strategies import check_strategy
 
 # ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b rounds.
 #

@@ -4,11 +4,8 @@ from ._lattice import (
     lattice as lattice,
     shortened as shortened,
 )
-from ._ranges import (
-    ClipRule as ClipRule,
-    RingNoise as RingNoise,
-    following_range as following_range,
-)
+from ._noise import RingNoise as RingNoise
+from ._ranges import ClipRule as ClipRule, following_range as following_range
 from ._stochastic import (
     Quantizer as Quantizer,
     StochasticQuantizer as StochasticQuantizer,

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Bool, Float32
 
 from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import nearest, require
@@ -132,31 +132,3 @@ def following_range(
     enough = statistic != "max" or float(multiplier) >= 1
     require(enough, "multiplier", 'must be at least 1 for statistic "max"', multiplier)
     return FollowingRange(jnp.float32(multiplier), jnp.float32(floor), statistic)
-
-
-# ---- What a sum in the ring asks of the noise that its clients add.
-
-
-@runtime_checkable
-class RingNoise(Protocol):
-    """Noise of one client on a lattice of integers: a frozen pytree, the same law for each.
-
-    `mrsa_jax.dp` has the laws; what sums and decodes knows them by these methods alone.
-    """
-
-    @property
-    def variance(self) -> float:
-        """Return its variance, in squared units of what it is added to."""
-        ...
-
-    def on(self, step: float) -> RingNoise:
-        """Return the same noise on a lattice of this step: its variance over step squared."""
-        ...
-
-    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*shape"]:
-        """Draw independent integers; nothing but the key decides them."""
-        ...
-
-    def tail(self, bound: Any) -> Any:
-        """Return the probability that one draw exceeds `bound` in absolute value."""
-        ...

@@ -13,8 +13,6 @@ from ._many import rollout_many as rollout_many
 from ._metrics import (
     aggregation_cardinality as aggregation_cardinality,
     fairness_gap as fairness_gap,
-    family_size_bound as family_size_bound,
-    full_rank_probability_bound as full_rank_probability_bound,
 )
 from ._own_schemes import register as register
 from ._population import (
@@ -36,9 +34,11 @@ from ._rounds import (
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
 )
+from ._separation import minimum_separation as minimum_separation
 from ._theory import (
     enumerate_family as enumerate_family,
     expected_cardinality as expected_cardinality,
     family_size as family_size,
-    minimum_separation as minimum_separation,
+    family_size_bound as family_size_bound,
+    full_rank_probability_bound as full_rank_probability_bound,
 )

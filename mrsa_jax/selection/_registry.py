@@ -315,7 +315,7 @@ def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
 
 
 def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) -> Any:
-    from mrsa_jax.selection._theory import minimum_separation
+    from mrsa_jax.selection._separation import minimum_separation
 
     return minimum_separation(inner.build(num_clients, cohort_size), rounds)
 

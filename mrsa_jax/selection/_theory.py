@@ -6,25 +6,20 @@ is NumPy and Python integers: exact, or float64.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import typing
+from collections.abc import Sequence
+from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float64, Int32, Key
+from jaxtyping import Float64
 
-from mrsa_jax._arrays import integer_or_vector, zeros
+from mrsa_jax._arrays import integer_or_vector
 from mrsa_jax._chance import check_chances
-from mrsa_jax._checks import check_size
+from mrsa_jax._checks import POSITIVE, check_known, check_number, check_size
 from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._selector import Selector, check_selector
-from mrsa_jax._tracing import one_program
 from mrsa_jax.selection._checks import check_sizes
 
 
@@ -222,135 +217,107 @@ def _at_least(chances: np.ndarray, m: int) -> float:
     return reached if reached < 0.5 else 1.0 - missed
 
 
-# ---- Minimum separation: whoever took part rests for some rounds, under any other scheme.
+# ---- Theorem 3 (random selection leaks everything after N rounds) and Appendix C (how many
+# cohorts).
 #
-# What deployed systems and differentially private training with correlated noise ask of a schedule
-# ("b-min-separated participation"). A wrapper: the scheme inside sees rested clients only.
+# Source: Multi-RoundSecAgg (AAAI version), Appendix H.1, eq. (31) and (32), and Appendix C,
+# eq. (29) and (30). Python integers and float64.
+
+RandomScheme = Literal["bernoulli", "uniform"]
 
 
-class SeparationState(NamedTuple):
-    """What minimum separation remembers between rounds.
+def full_rank_probability_bound(
+    num_clients: int,
+    cohort_size: int,
+    scheme: RandomScheme = "bernoulli",
+    rate_constant: float | None = None,
+) -> float:
+    """Return Theorem 3's lower bound on the chance that N rounds reveal every client.
 
-    Attributes:
-        inner: State of the scheme inside.
-        rest: int32[N], further rounds in which each client may not be asked.
-    """
+    That is, that the N x N participation matrix is invertible, when rounds are independent:
 
-    inner: Any
-    rest: Int32[Array, " clients *trials"]
+        "bernoulli": each client joins with chance t = K/N:
+            1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 - t)^2)^N, eq. (32) with o(1) = 0;
+        "uniform": K of N, uniformly: 1 - 2 exp(-c' N), eq. (31). The theorem says only that some
+            c' > 0 exists, so it has no numeric value: c' must be given.
 
-    @property
-    def counts(self) -> Int32[Array, " clients *trials"]:
-        """Rounds in whose sum each client was."""
-        return self.inner.counts
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class SeparatedSelection:
-    """A scheme that asks only rested clients; build it with `minimum_separation`.
-
-    Attributes:
-        selector: The scheme inside.
-        separation: int32 scalar, b: least difference of two rounds of one client.
-    """
-
-    __repr__ = brief
-
-    selector: Any
-    separation: Array
-
-    @property
-    def num_clients(self) -> int:
-        """N."""
-        return self.selector.num_clients
-
-    @property
-    def cohort_size(self) -> Any:
-        """K of the scheme inside, if it has one."""
-        return self.selector.cohort_size
-
-    @property
-    def block_size(self) -> Any:
-        """T of the scheme inside, whose blocks rest as a whole, if it has any."""
-        return self.selector.block_size
-
-    @property
-    def privacy_target(self) -> Any:
-        """Weak T that the scheme inside keeps, if it states one."""
-        return self.selector.privacy_target
-
-    @property
-    def depends_on_data(self) -> Any:
-        """Whether the scheme inside looks at what clients have learnt, if it says."""
-        return self.selector.depends_on_data
-
-    @property
-    def joins_alone(self) -> bool:
-        """Whether clients join by coins of their own: rest is each one's own matter."""
-        return getattr(self.selector, "joins_alone", False)
-
-    @property
-    def of_blocks(self) -> Callable[[], SeparatedSelection]:
-        """Returns the same scheme over blocks as clients, if the one inside can."""
-        inside = self.selector.of_blocks
-        return lambda: SeparatedSelection(inside(), self.separation)
-
-    @property
-    def takes_trials(self) -> bool:
-        """Whether the scheme inside takes trials as trailing axes."""
-        return getattr(self.selector, "takes_trials", False)
-
-    def init(self) -> SeparationState:
-        """Return the state before the first round: everybody is rested."""
-        return SeparationState(self.selector.init(), zeros(self.num_clients, jnp.int32))
-
-    @one_program
-    def select(
-        self,
-        key: Key[Array, "*trials"],
-        state: SeparationState,
-        available: Bool[Array, " clients *trials"],
-    ) -> tuple[Bool[Array, " clients *trials"], SeparationState]:
-        """Return the inner scheme's cohort among the available clients who are rested.
-
-        A skipped round counts as a round of rest.
-        """
-        cohort, inner = self.selector.select(key, state.inner, available & (state.rest == 0))
-        rest = jnp.where(cohort, self.separation - 1, jnp.maximum(state.rest - 1, 0))
-        return cohort, SeparationState(inner, rest)
-
-
-def minimum_separation(selector: Selector, separation: int) -> SeparatedSelection:
-    """Return a scheme in which a client takes part at most once in any b consecutive rounds.
-
-    Wraps any scheme: `minimum_separation(uniform(N, K), b)` picks K uniformly among the
-    available clients who did not take part in the last b - 1 rounds; around
-    `batch_partitioning` blocks rest as a whole and T is kept. The scheme inside skips a round in
-    which it finds too few rested clients; with cohorts of K that happens for ever and ever where
-    b K > N, whatever the availability.
+    The terms of (32) are the chances of a zero row or column, and of two equal ones; it is
+    asymptotic, but within one standard error of simulations for the paper's sizes (docs/errata.md).
 
     Args:
-        selector: The scheme inside.
-        separation: b >= 1, least difference of two rounds in which a client takes part; 1 leaves
-            the scheme as it is.
+        num_clients: N >= 1, and as many rounds.
+        cohort_size: K, mean number of clients a round, from 1 to N.
+        scheme: "bernoulli" or "uniform".
+        rate_constant: c' > 0, for "uniform" only.
 
     Returns:
-        A selector; b is data.
+        The bound in [0, 1]; 0 where the formula is negative and says nothing.
 
     Raises:
-        ConfigurationError: If `selector` is none, or b is no positive integer.
+        ConfigurationError: If a size is wrong, the scheme unknown, or c' missing, not positive,
+            or given for "bernoulli".
 
     Examples:
-        >>> import mrsa_jax as mj
-        >>> scheme = minimum_separation(mj.selection.uniform(6, 2), 3)
-        >>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.0), 6)
-        >>> history.reshape(2, 3, 6).sum(axis=1).tolist()  # everybody once in three rounds
-        [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
+        >>> round(full_rank_probability_bound(40, 8), 9)
+        0.989054659
 
-    Source: none of the papers; Choquette-Choo et al., "(Amplified) Banded Matrix Factorization"
-        (2023), Definition of b-min-separation.
+    Source: Multi-RoundSecAgg, Theorem 3; (32) after Jain, Sah, Sawhney (2020), (31) after Tran
+        (2020).
     """
-    check_selector(selector)
-    b = check_size(separation, "separation")
-    return SeparatedSelection(selector, jnp.int32(b))
+    n, k, _ = check_sizes(num_clients, cohort_size)
+    check_known(scheme, "scheme", typing.get_args(RandomScheme), "a known scheme")
+    if scheme == "bernoulli":
+        require(rate_constant is None, "rate_constant", 'must be None for "bernoulli"')
+        t = k / n
+        zero = 0.0 if k == n else 2.0 * n * math.exp(n * math.log1p(-t))
+        equal = n * (n - 1) * math.exp(n * math.log(t * t + (1.0 - t) ** 2))
+        return max(0.0, 1.0 - zero - equal)
+    rule = 'must be given for "uniform": eq. (31) has an unknown constant c\''
+    require(rate_constant is not None, "rate_constant", rule)
+    rule, kind = "must be positive and finite", "must be a number"
+    constant = check_number(rate_constant, "rate_constant", rule, POSITIVE, kind=kind)
+    return max(0.0, -2.0 * math.expm1(-constant * n) - 1.0)
+
+
+def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -> int:
+    """Return how many distinct cohorts of K any scheme with privacy T can use, at most.
+
+    Privacy T means that the distinct non-zero columns of the family's matrix occur T times or
+    more: D <= N/T groups of clients who only move together. A cohort is a set of s groups that
+    hold K clients; K >= s T, and the D - s others hold at most N - K >= (D - s) T. Cohorts have
+    equal weight, so none contains another, and by the inequality of Lubell, Yamamoto and Meshalkin
+    there are at most max over s of C(D, s). With T dividing K and N this is C(N/T, K/T), the
+    family of `batch_partitioning`: no scheme offers more choice.
+
+    Args:
+        num_clients: N >= 1.
+        cohort_size: K, from 1 to N.
+        privacy_target: T, from 1 to K; need not divide anything.
+
+    Returns:
+        The bound as a Python integer, at least 1; `family_size` attains it where T divides K and N.
+
+    Raises:
+        ConfigurationError: If a size is not a positive integer, or T <= K <= N does not hold.
+
+    Examples:
+        >>> from mrsa_jax.selection import family_size
+        >>> family_size_bound(120, 12, 3) == family_size(120, 12, 3)
+        True
+
+    Cost: K/T binomials where T does not divide both, one where it does.
+
+    Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups each; rows
+        may use different numbers of groups, hence the inequality (docs/errata.md). Its step (ii)
+        asks for E <= D/2; counting the groups left out too makes the bound hold for every K.
+    """
+    n = check_size(num_clients, "num_clients")
+    k = check_size(cohort_size, "cohort_size")
+    t = check_size(privacy_target, "privacy_target")
+    require(k <= n, "cohort_size", "must be at most `num_clients`", k, n)
+    require(t <= k, "privacy_target", "must be at most `cohort_size`", t, k)
+    if n % t == 0 and k % t == 0:
+        return family_size(n, k, t)
+    inside, outside = k // t, (n - k) // t
+    sizes = ((chosen, min(outside, n // t - chosen)) for chosen in range(1, inside + 1))
+    return max(math.comb(chosen + others, chosen) for chosen, others in sizes)

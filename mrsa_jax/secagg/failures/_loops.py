@@ -234,7 +234,7 @@ def _plant(rows, alive, cut, client, given):
 
 @compiled
 def judge_planted(graph_keys, limit, alive, cuts, planted, given, thresholds, verdicts):
-    """Judge rounds of which all but the free edges is given (`_planting.Planted`).
+    """Judge rounds of which all but the free edges is given (`_judging.Planted`).
 
     Args:
         graph_keys: uint32[B, 2], of the graphs.

@@ -1,7 +1,7 @@
 """Failure rates too small to count: 1e-40 in ten thousand rounds.
 
 CCESA (Choi, Sohn, Han, Moon) claims P_e^(p) below 1e-40, which no simulation can meet by
-counting. Here rounds are drawn given one failure and weighted back exactly (`_planting`).
+counting. Here rounds are drawn given one failure and weighted back exactly (`_judging`).
 """
 
 from __future__ import annotations

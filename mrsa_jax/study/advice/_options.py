@@ -1,4 +1,4 @@
-"""Which schemes come into question, what each keeps for ever, and what simulated rounds leave."""
+"""Which schemes come into question, and what each keeps for ever."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import availability, privacy, selection
-from mrsa_jax._arrays import on_device
-from mrsa_jax._chance import threshold
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax._round_rules import SplitPolicy
 from mrsa_jax._selector import block_size_of, cohort_size_of
-from mrsa_jax._statistics import half_interval
 from mrsa_jax.selection import expected_cardinality as expected_size
 from mrsa_jax.selection._registry import BUILT_IN
 from mrsa_jax.study._build import build_online, expected_cardinality, guaranteed_privacy
@@ -27,7 +23,7 @@ from mrsa_jax.study._config import (
     parse_scheme,
     scheme_names,
 )
-from mrsa_jax.study._trial import learnt_sums
+from mrsa_jax.study.advice._played import Interval, Played, play
 
 _MOST_TARGETS, _FEWEST_TARGETS = 7, 3
 _LARGEST_GRID = 8  # the size of whose sums is known exactly
@@ -143,139 +139,6 @@ def targets(num_clients: int, cohort_size: int, want: int | None = None) -> list
 
 def _fits(n: int, k: int, t: int) -> bool:
     return k - k % t >= _LEAST_COHORT * k and n - n % t >= _LEAST_CLIENTS * n
-
-
-_EFFORT = 0.0  # of the search for weak T, which takes longer than all else
-_ENTRIES = 1_000_000  # rounds x clients from which on blocks go as one: below, new shapes cost more
-
-Interval = tuple[float, float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Played:
-    """A scheme after the simulated rounds; intervals are of the mean over trials, at 95 %.
-
-    Attributes:
-        num_trials: Of the simulation.
-        cardinality: Clients in a mean sum, rounds without a sum counted as none.
-        cardinality_interval: Its interval.
-        skipped: Share of rounds without a sum.
-        skipped_interval: Its interval.
-        fairness_gap: F.
-        fairness_interval: Its interval.
-        weak_lower: Weak T is at least this in the first trial; 1 where some trial exposes anybody;
-            None without a sum.
-        weak_upper: It is at most this there; 1 and None as above.
-        strong_privacy: Strong T, the smallest of all trials; None as above.
-        exposed_clients: Mean number of clients whose update the server can solve for.
-        hidden_worst: Among how many the worst hidden client of all trials is hidden; None as above.
-        hidden_median: Among how many the median client is hidden, a mean over trials.
-        hidden_interval: Its interval.
-    """
-
-    num_trials: int
-    cardinality: float
-    cardinality_interval: Interval
-    skipped: float
-    skipped_interval: Interval
-    fairness_gap: float
-    fairness_interval: Interval
-    weak_lower: int | None
-    weak_upper: int | None
-    strong_privacy: int | None
-    exposed_clients: float
-    hidden_worst: float | None
-    hidden_median: float | None
-    hidden_interval: Interval | None
-
-
-def play(
-    selector: Any,
-    online: Any,
-    policy: SplitPolicy,
-    loss_rate: float,
-    block_size: int,
-    *,
-    rounds: int,
-    trials: int,
-    seed: int,
-) -> Played:
-    """Roll a scheme out and measure it.
-
-    Args:
-        selector: Whom the server asks.
-        online: Who is there.
-        policy: What becomes of blocks that lose a member inside a round.
-        loss_rate: Chance of a client that takes part to be lost before the sum.
-        block_size: T of the blocks that the policy is about.
-        rounds: J.
-        trials: B >= 2.
-        seed: Of everything random.
-    """
-    if loss_rate == 0:
-        rolled = selection.rollout_trials(seed, selector, online, rounds, trials)
-        history = learnt_sums(rolled)
-    else:
-        # nobody is lost before the third step, and all of the lost in it
-        lost = threshold(np.array([0.0, 0.0, loss_rate, loss_rate]))
-        steps = availability.IndependentSteps(on_device(lost))
-        history = np.asarray(
-            selection.rollout_rounds(
-                seed, selector, online, steps, rounds,
-                policy=policy, blocks=block_size, num_trials=trials,
-            ).participation
-        )  # fmt: skip
-    return measure(history, block_size)
-
-
-def measure(history: np.ndarray, block_size: int = 1) -> Played:
-    """Measure histories bool[B, J, N] after their last round; blocks that stay whole go as one."""
-    sizes = history.sum(axis=-1).astype(np.float64)
-    counts = history.sum(axis=1)
-    gaps = (counts.max(axis=-1) - counts.min(axis=-1)) / history.shape[1]
-    mean, skipped = sizes.mean(axis=-1), (sizes == 0).mean(axis=-1)
-    clients, times = history, 1
-    if history[0].size > _ENTRIES:
-        first = history[..., ::block_size]
-        if (history == np.repeat(first, block_size, axis=-1)).all():
-            # all columns of a block are alike: leverages and supports are those of one, T times
-            clients, times = first, block_size
-    hidden = times * np.asarray(privacy.hidden_among(clients))
-    seen = hidden[np.isfinite(hidden).any(axis=-1)]
-    medians = np.array([np.median(own[np.isfinite(own)]) for own in seen])
-    weak = (1, 1) if (hidden == 1.0).any() else _weak(clients[0], times)
-    strong = [found for one in clients if (found := privacy.strong_privacy(one)) is not None]
-    return Played(
-        num_trials=len(history),
-        cardinality=float(mean.mean()),
-        cardinality_interval=_interval(mean),
-        skipped=float(skipped.mean()),
-        skipped_interval=_interval(skipped, 1.0),
-        fairness_gap=float(gaps.mean()),
-        fairness_interval=_interval(gaps, 1.0),
-        weak_lower=weak[0],
-        weak_upper=weak[1],
-        strong_privacy=times * min(strong) if strong else None,
-        exposed_clients=float((hidden == 1.0).sum(axis=-1).mean()),
-        hidden_worst=float(seen.min()) if len(seen) else None,
-        hidden_median=float(medians.mean()) if len(seen) else None,
-        hidden_interval=_interval(medians) if len(seen) else None,
-    )
-
-
-def _weak(history: np.ndarray, times: int) -> tuple[int | None, int | None]:
-    """Return bounds of weak T of blocks of so many that go as one."""
-    found = privacy.weak_privacy(history, effort=_EFFORT)
-    if found.lower is None or found.upper is None:
-        return None, None
-    return times * found.lower, times * found.upper
-
-
-def _interval(values: np.ndarray, most: float = np.inf) -> Interval:
-    """Return the interval of a mean of what lies from 0 to `most`."""
-    mean = float(values.mean())
-    half = float(half_interval(values)) if len(values) > 1 else 0.0
-    return max(mean - half, 0.0), min(mean + half, most)
 
 
 POLICIES: tuple[SplitPolicy, ...] = typing.get_args(SplitPolicy)

@@ -17,7 +17,8 @@ from mrsa_jax import ConfigurationError, availability, design, privacy, selectio
 from mrsa_jax.study import AdviseConfig, validate
 from mrsa_jax.study.advice import Demands, Option, _options
 from mrsa_jax.study.advice._advice import choose, mark_best
-from mrsa_jax.study.advice._options import POLICIES, after_losses, measure, play, targets
+from mrsa_jax.study.advice._options import POLICIES, after_losses, targets
+from mrsa_jax.study.advice._played import measure, play
 
 FAST: dict[str, Any] = {"rounds": 20, "trials": 2}
 
