@@ -7,6 +7,6 @@ Sub-packages load when first used, so that `import mrsa_jax` costs nothing:
 6
 """
 
-from mrsa_jax._late import late_names
+from mrsa_jax._core.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -18,14 +18,14 @@ from . import (
     selection as selection,
     study as study,
 )
-from ._compile_cache import use_compile_cache as use_compile_cache
-from ._device import use_form as use_form
-from ._errors import (
+from ._core.compile_cache import use_compile_cache as use_compile_cache
+from ._core.device import use_form as use_form
+from ._core.errors import (
     ConfigurationError as ConfigurationError,
     DataNotFoundError as DataNotFoundError,
     MrsaError as MrsaError,
     OutputExistsError as OutputExistsError,
 )
-from ._status import Status as Status
+from ._core.status import Status as Status
 from ._version import __version__ as __version__
 from .study import cite as cite

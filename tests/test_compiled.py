@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.compiled import compiled
 
 WIDE = np.uint64(2**63 + 1)
 WORDS = np.asarray([2**63 + 1, 5], np.uint64)
@@ -251,7 +251,7 @@ def test_a_loop_is_part_of_those_that_call_it(
 SEARCHES = """
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from mrsa_jax import _elimination
+from mrsa_jax._core import elimination as _elimination
 from mrsa_jax.privacy import weak_privacy
 from mrsa_jax.privacy.solver import _girth, _lifting, _words
 

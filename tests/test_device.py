@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, _device, _device_words, use_form
-from mrsa_jax._compiled import compiled
+from mrsa_jax import ConfigurationError, use_form
+from mrsa_jax._core import device as _device, device_words as _device_words
+from mrsa_jax._core.compiled import compiled
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._extras import how_to_install
+from mrsa_jax._core.extras import how_to_install
 from mrsa_jax.bench import _harness
 
 

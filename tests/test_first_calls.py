@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import availability, graphs, hetero, modular, quantize, selection
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._core.arrays import on_device, zeros
 
 Watch = Callable[[], contextlib.AbstractContextManager[list[str]]]
 

@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 from mrsa_jax import ConfigurationError, MrsaError
-from mrsa_jax._untrusted import cell, printable, read_bytes
+from mrsa_jax._core.untrusted import cell, printable, read_bytes
 from mrsa_jax.cli import main
 from mrsa_jax.data._formats import CifarFormat, read_cifar, read_idx
 from mrsa_jax.privacy import Recipe, read_log

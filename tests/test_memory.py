@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from mrsa_jax import ConfigurationError, _memory
+from mrsa_jax import ConfigurationError
+from mrsa_jax._core import memory as _memory
 from mrsa_jax.cli import main
 from mrsa_jax.study import PopulationConfig, SimulateConfig, _simulate_points
 

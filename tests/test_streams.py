@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import _streams, availability, selection
-from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._streams import (
+from mrsa_jax import availability, selection
+from mrsa_jax._core import streams as _streams
+from mrsa_jax._core.errors import ConfigurationError
+from mrsa_jax._core.streams import (
     Stream,
     as_key,
     client_words,

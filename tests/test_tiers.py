@@ -40,7 +40,7 @@ def test_listed(case):
     spend(2)
 
 def test_compiles_a_loop():
-    from mrsa_jax._compiled import compiled
+    from mrsa_jax._core.compiled import compiled
 
     def count(values):
         total = 0

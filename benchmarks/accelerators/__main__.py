@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_cpu() -> bool:
-    from mrsa_jax._device import platform  # imports JAX
+    from mrsa_jax._core.device import platform  # imports JAX
 
     return platform() == "cpu"
 

@@ -20,8 +20,8 @@ from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks.accelerators._hlo import Counts, counts_of
-from mrsa_jax import _device
-from mrsa_jax._errors import MrsaError, nearest, require
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.errors import MrsaError, nearest, require
 from mrsa_jax.bench._harness import version_of
 
 
@@ -74,7 +74,7 @@ class Target:
         name: "H100", "H200" or "TPU v5e".
         device: What stands for one of them.
         platform: "cuda" or "tpu".
-        num_lanes: As `mrsa_jax._device.lanes`.
+        num_lanes: As `mrsa_jax._core.device.lanes`.
         memory_bytes: Of one.
     """
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import ShapeDtypeStruct as Struct
 
-from mrsa_jax._device import Form, use_form
+from mrsa_jax._core.device import Form, use_form
 
 
 class Call(NamedTuple):
@@ -118,7 +118,7 @@ def _hidden(quick: bool) -> Work:
 
 
 def _weak_bounds(quick: bool) -> Work:
-    from mrsa_jax._prime import PRIMES, fields
+    from mrsa_jax._core.prime import PRIMES, fields
     from mrsa_jax.privacy.solver import bounds
 
     count, rounds, groups = (4, 15, 12) if quick else (64, 150, 120)

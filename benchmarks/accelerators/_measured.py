@@ -28,8 +28,8 @@ from benchmarks.accelerators._compile_for import (
 from benchmarks.accelerators._hlo import Counts, counts_of
 from benchmarks.accelerators._hot_paths import HOT_PATHS, Bound, Work
 from benchmarks.accelerators._reading import Reading
-from mrsa_jax import _device
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.arrays import on_device
 
 _REPEATS = 10
 _TPU_SECONDS = 100  # of computing, for each program: some are not compiled in ten minutes

@@ -27,14 +27,14 @@ from jax import lax
 from jaxtyping import Array, Float32, Float64, Key
 
 from mrsa_jax import secagg
-from mrsa_jax._arrays import as_integers, on_device, padded_slots
-from mrsa_jax._checks import check_integer
-from mrsa_jax._device import at_once, map_tiles
-from mrsa_jax._errors import require, require_methods
-from mrsa_jax._html import brief, telling
-from mrsa_jax._statistics import binomial_interval
-from mrsa_jax._streams import Stream, as_key, fold, fold_over, round_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import as_integers, on_device, padded_slots
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.device import at_once, map_tiles
+from mrsa_jax._core.errors import require, require_methods
+from mrsa_jax._core.html import brief, telling
+from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.streams import Stream, as_key, fold, fold_over, round_key
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._distinguish import BestTest, distinguish
 from mrsa_jax.dp import RingMechanism
 from mrsa_jax.privacy._noise import check_spread

@@ -22,12 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._arrays import as_integers, on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
-from mrsa_jax._streams import as_key, fold_over
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.arrays import as_integers, on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import as_key, fold_over
+from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import CountView, checked_view

@@ -20,12 +20,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Float64, Key
 
-from mrsa_jax._arrays import as_integers, host_array, on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
-from mrsa_jax._streams import as_key, fold
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import as_integers, host_array, on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._view import AggregateView, checked_view
 from mrsa_jax.privacy._noise import check_noise, check_spread
 

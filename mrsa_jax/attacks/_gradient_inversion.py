@@ -24,11 +24,11 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Float32, Int32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._streams import as_key
-from mrsa_jax._tracing import needs_values, spread
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import as_key
+from mrsa_jax._core.tracing import needs_values, spread
 from mrsa_jax.attacks._settings import (
     check_not_negative,
     checked_parameters,

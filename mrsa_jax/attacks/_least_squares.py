@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float64, Key
 
 from mrsa_jax import modular, privacy
-from mrsa_jax._arrays import as_integers, host_array
-from mrsa_jax._checks import check_integer
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import as_integers, host_array
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, checked_view
 

@@ -22,13 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._device import samples_at_once
-from mrsa_jax._errors import require
-from mrsa_jax._extras import needed
-from mrsa_jax._streams import as_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.device import samples_at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.extras import needed
+from mrsa_jax._core.streams import as_key
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._settings import checked_parameters, logits_of
 from mrsa_jax.attacks._view import MembershipView, checked_view
 from mrsa_jax.data import ClientData

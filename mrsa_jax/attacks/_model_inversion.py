@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._settings import (
     check_not_negative,

@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax import graphs, secagg
-from mrsa_jax._arrays import on_device, padded_slots
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._status import FEWEST_IN_A_SUM, Status
-from mrsa_jax._streams import Stream, as_key, fold, round_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import on_device, padded_slots
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
+from mrsa_jax._core.streams import Stream, as_key, fold, round_key
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, WireView
 from mrsa_jax.data import ClientData

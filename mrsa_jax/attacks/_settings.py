@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_number
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_number
+from mrsa_jax._core.errors import require
 from mrsa_jax.federated import num_parameters, unflatten
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._html import brief
+from mrsa_jax._core.errors import ConfigurationError
+from mrsa_jax._core.html import brief
 
 if TYPE_CHECKING:
     import flax.linen as nn
@@ -173,7 +173,7 @@ def checked_view(view: Any, wanted: type[_View]) -> _View:
         >>> checked_view(AggregateView(np.ones((1, 2)), np.ones((1, 3))), CountView)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `view` must be a CountView; got AggregateView, which
+        mrsa_jax.ConfigurationError: `view` must be a CountView; got AggregateView, which
         lacks counts, interval_lengths
     """
     if isinstance(view, wanted):

@@ -13,13 +13,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import binary_matrix, integer_or_vector, on_device, one_number
-from mrsa_jax._chance import check_chances, happens, spread, threshold
-from mrsa_jax._checks import check_integer, check_known
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.arrays import binary_matrix, integer_or_vector, on_device, one_number
+from mrsa_jax._core.chance import check_chances, happens, spread, threshold
+from mrsa_jax._core.checks import check_integer, check_known
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.tracing import needs_values, one_program
 
 # ---- Clients whose chance to be away follows a cycle: day and night, each at its own phase.
 #

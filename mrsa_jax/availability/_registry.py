@@ -12,8 +12,8 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._plugins import check_pytree, made, own_row
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.plugins import check_pytree, made, own_row
 
 if TYPE_CHECKING:
     import numpy as np

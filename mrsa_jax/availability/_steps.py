@@ -17,12 +17,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._chance import check_chances, happens, threshold
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.chance import check_chances, happens, threshold
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.tracing import needs_values, one_program
 
 # ---- The contract that every availability model keeps.
 

@@ -19,9 +19,9 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import attacks, availability, federated, selection
-from mrsa_jax._arrays import on_device
-from mrsa_jax._cores import num_cores
-from mrsa_jax._packaged import packaged_file
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order

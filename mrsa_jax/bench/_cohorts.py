@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import federated, quantize, secagg
-from mrsa_jax._streams import random_words
+from mrsa_jax._core.streams import random_words
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._random_clients import random_clients
 from mrsa_jax.bench._topics import Case

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import availability, dp, selection
-from mrsa_jax._streams import as_key, block_words
+from mrsa_jax._core.streams import as_key, block_words
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case

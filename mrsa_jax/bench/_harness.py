@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mrsa_jax._cores import num_cores
-from mrsa_jax._extras import needed
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.extras import needed
 
 
 class ResultsDifferError(AssertionError):
@@ -177,7 +177,7 @@ def machine() -> dict[str, Any]:
     """
     import jax
 
-    from mrsa_jax._device_words import device_name  # imports JAX
+    from mrsa_jax._core.device_words import device_name  # imports JAX
 
     names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "cryptography")
     return {

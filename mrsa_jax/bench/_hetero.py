@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import hetero, quantize, secagg
-from mrsa_jax._arrays import on_device
-from mrsa_jax._residues import words_per_residue
-from mrsa_jax._status import Status
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.residues import words_per_residue
+from mrsa_jax._core.status import Status
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum

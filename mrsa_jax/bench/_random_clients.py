@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import data, federated
-from mrsa_jax._arrays import on_device
-from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax.federated.programs import shuffled
 
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mrsa_jax import federated, quantize, secagg
-from mrsa_jax._cores import num_cores
+from mrsa_jax._core.cores import num_cores
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import PEERS, Peer
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._core.errors import nearest, require
 from mrsa_jax.bench._harness import (
     Measurement,
     ResultsDifferError,

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from mrsa_jax import graphs, protocol, quantize, secagg
-from mrsa_jax._arrays import on_device
-from mrsa_jax._cores import num_cores
-from mrsa_jax._status import Status
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.status import Status
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case

@@ -20,7 +20,7 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import data, federated
-from mrsa_jax._cores import num_cores
+from mrsa_jax._core.cores import num_cores
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order

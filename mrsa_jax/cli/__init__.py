@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 
-from mrsa_jax._errors import (
+from mrsa_jax._core.errors import (
     ConfigurationError,
     DataNotFoundError,
     MrsaError,
@@ -24,8 +24,8 @@ from mrsa_jax._errors import (
     nearest,
     require,
 )
-from mrsa_jax._extras import from_papers
-from mrsa_jax._plugins import load_plugins
+from mrsa_jax._core.extras import from_papers
+from mrsa_jax._core.plugins import load_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import run_advise, run_audit
 from mrsa_jax.cli._bench import BenchConfig, run_bench
@@ -139,7 +139,7 @@ def _device_problem() -> str | None:
     """Return why JAX cannot start, if that is why a command failed."""
     if "jax" not in sys.modules:
         return None
-    from mrsa_jax._device_words import device_in_words
+    from mrsa_jax._core.device_words import device_in_words
 
     try:
         device_in_words()

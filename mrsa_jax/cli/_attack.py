@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax._core.errors import ConfigurationError, nearest
 from mrsa_jax.cli._console import error_console, output_console, print_sentences, print_table
 from mrsa_jax.cli._run import INTERRUPTED, run_kind, words_of
 from mrsa_jax.study import load_config

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mrsa_jax._errors import require, writing
-from mrsa_jax._flags import File
+from mrsa_jax._core.errors import require, writing
+from mrsa_jax._core.flags import File
 from mrsa_jax.cli._console import (
     Bars,
     coloured,

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from mrsa_jax._cores import num_cores
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.untrusted import printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -238,7 +238,7 @@ class Bars:
 
     def say_device(self) -> None:
         """Say what programs run on, and if that is not the GPU which is there, why."""
-        from mrsa_jax._device_words import device_in_words, unused_gpu
+        from mrsa_jax._core.device_words import device_in_words, unused_gpu
 
         self._console.print(f"device: {device_in_words()}", markup=False, highlight=False)
         unused = unused_gpu()

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._flags import Folder
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.flags import Folder
 from mrsa_jax.cli._console import coloured, error_console, print_json, print_table
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from mrsa_jax._errors import require
-from mrsa_jax._flags import File
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import File
 from mrsa_jax.cli._console import print_json
 
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax._compile_cache import use_compile_cache
+from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax.cli._console import Bars, drawn, print_json, use_cores
 from mrsa_jax.study import validate
 

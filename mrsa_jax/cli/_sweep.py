@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mrsa_jax._checks import check_least, check_positive
-from mrsa_jax._compile_cache import use_compile_cache
-from mrsa_jax._errors import require
-from mrsa_jax._flags import Count, Folder, Number
+from mrsa_jax._core.checks import check_least, check_positive
+from mrsa_jax._core.compile_cache import use_compile_cache
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import Count, Folder, Number
 from mrsa_jax.cli._console import (
     Bars,
     error_console,
@@ -151,7 +151,7 @@ def _check(command: SweepCommand) -> None:
 
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
-    from mrsa_jax._memory import bytes_in_words
+    from mrsa_jax._core.memory import bytes_in_words
 
     sweep = plan.sweep
     if command.json:

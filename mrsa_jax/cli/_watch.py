@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import tyro
 
-from mrsa_jax._checks import POSITIVE, check_least, check_number
-from mrsa_jax._compile_cache import use_compile_cache
-from mrsa_jax._errors import require
-from mrsa_jax._flags import File
-from mrsa_jax._html import hidden_words
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.checks import POSITIVE, check_least, check_number
+from mrsa_jax._core.compile_cache import use_compile_cache
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import File
+from mrsa_jax._core.html import hidden_words
+from mrsa_jax._core.untrusted import printable
 from mrsa_jax.cli._audit import BELOW_TARGET
 from mrsa_jax.cli._console import Interrupts, error_console, escape, use_cores
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._sealed import Arrays, read_sealed, write_sealed
+from mrsa_jax._core.sealed import Arrays, read_sealed, write_sealed
 
 _VERSION = 2  # of the files' content: another version is made again
 _ABOUT = "about"

@@ -14,11 +14,11 @@ import jax
 import numpy as np
 from jaxtyping import Float32, Int
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_number
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.data._dataset import Dataset, check_labels
 
 

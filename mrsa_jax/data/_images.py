@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import require
-from mrsa_jax._streams import client_words
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import client_words
 from mrsa_jax.data._dataset import Dataset, check_dataset
 
 PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None

@@ -10,8 +10,8 @@ import pathlib
 
 import numpy as np
 
-from mrsa_jax._errors import DataNotFoundError
-from mrsa_jax._extras import needed
+from mrsa_jax._core.errors import DataNotFoundError
+from mrsa_jax._core.extras import needed
 from mrsa_jax.data._cache import Arrays, cached, read_cached
 
 _FILE = "olivetti_py3.pkz"

@@ -19,8 +19,8 @@ import urllib.request
 from collections.abc import Iterable
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, DataNotFoundError, nearest, require
-from mrsa_jax._extras import how_to_install
+from mrsa_jax._core.errors import ConfigurationError, DataNotFoundError, nearest, require
+from mrsa_jax._core.extras import how_to_install
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._sources import PREPARED, load
 from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax._errors import DataNotFoundError, MrsaError, nearest, require
-from mrsa_jax._packaged import packaged_file
-from mrsa_jax._streams import Stream, as_key, host_generator
+from mrsa_jax._core.errors import DataNotFoundError, MrsaError, nearest, require
+from mrsa_jax._core.packaged import packaged_file
+from mrsa_jax._core.streams import Stream, as_key, host_generator
 from mrsa_jax.data._cache import Arrays, cached
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._formats import find_cifar, idx_files, read_cifar, read_idx_directory

@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Array, Float64, Int, Key
 
-from mrsa_jax._arrays import integer_or_vector
-from mrsa_jax._checks import check_known, check_number, check_size
-from mrsa_jax._errors import require
-from mrsa_jax._html import telling, told
-from mrsa_jax._selector import Selector, block_size_of
-from mrsa_jax._streams import as_key, fold
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import integer_or_vector
+from mrsa_jax._core.checks import check_known, check_number, check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import telling, told
+from mrsa_jax._core.selector import Selector, block_size_of
+from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._composed import RingLosses
 from mrsa_jax.dp._histories import (

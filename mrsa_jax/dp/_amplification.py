@@ -18,11 +18,11 @@ import numpy as np
 from jaxtyping import Float64, Int
 
 from mrsa_jax import availability, privacy, selection
-from mrsa_jax._arrays import integer_or_vector
-from mrsa_jax._checks import check_chance
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, number, telling
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import integer_or_vector
+from mrsa_jax._core.checks import check_chance
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, number, telling
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.dp._account import account
 from mrsa_jax.dp._spending import privacy_loss_distribution
 

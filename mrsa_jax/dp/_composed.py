@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax import privacy
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
 from mrsa_jax.dp._lattice_noise import LatticeNoise
 from mrsa_jax.dp._laws import LEAST_SIGMA, renyi_bound
 from mrsa_jax.dp._mechanism import ORDERS, RingMechanism

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax import privacy
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import telling, told
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import telling, told
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.dp._composed import BlockMechanism, Composed
 from mrsa_jax.dp._mechanism import RingMechanism
 from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients

@@ -1,6 +1,6 @@
 """Compiled draws of privacy losses with coins: blocks of b rounds, samples as lanes.
 
-Import inside functions only (see `mrsa_jax._compiled`). The recursion, its words and its numbers
+Import inside functions only (see `_core.compiled`). The recursion, its words and its numbers
 are those of `_privacy_losses`, which says what they mean; logarithms, exponentials and turns are
 polynomials here, so that the compiler makes vectors of every loop over samples.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
-from mrsa_jax._streams import _BLOCKS
-from mrsa_jax._threefry_loops import threefry
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.streams import _BLOCKS
+from mrsa_jax._core.threefry_loops import threefry
 
 _ZERO = np.uint32(0)
 _NORMALS, _COINS = np.uint32(_BLOCKS), np.uint32(_BLOCKS + 1)

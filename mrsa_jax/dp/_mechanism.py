@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._checks import POSITIVE, check_integer, check_known, check_number
-from mrsa_jax._errors import require
-from mrsa_jax._extras import needed
-from mrsa_jax._html import brief
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.checks import POSITIVE, check_integer, check_known, check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.extras import needed
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaussian, skellam
 from mrsa_jax.dp._laws import LEAST_SIGMA, renyi_bound
 from mrsa_jax.quantize import LatticeQuantizer, lattice

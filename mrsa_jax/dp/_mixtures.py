@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Float64, Integer
 
-from mrsa_jax import _gaussian
+from mrsa_jax._core import gaussian as _gaussian
 
 _STAKES = 0.5 ** np.arange(0.0, 14.0, 1.5)
 _FACTORS = 16  # that are multiplied before a logarithm is taken

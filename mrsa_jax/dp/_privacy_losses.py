@@ -27,13 +27,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Key, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer, check_known, check_size
-from mrsa_jax._device import at_once, chosen_form, in_context, in_order, platform
-from mrsa_jax._errors import require
-from mrsa_jax._selector import Selector
-from mrsa_jax._streams import as_key, block_words, fold, fold_over, key_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer, check_known, check_size
+from mrsa_jax._core.device import at_once, chosen_form, in_context, in_order, platform
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.selector import Selector
+from mrsa_jax._core.streams import as_key, block_words, fold, fold_over, key_words
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
 from mrsa_jax.dp._strategies import check_strategy

@@ -14,8 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._device import at_once
-from mrsa_jax._extras import needed
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.extras import needed
 from mrsa_jax.dp._strategies import Form, without_rounds
 
 # ---- Clients who each join by a coin of their own, against those who do not see who took part.

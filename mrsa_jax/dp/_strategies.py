@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 _ROWS_AT_ONCE = 128  # fastest of 32 to 512 on two cores, for bands of 10 and for full matrices

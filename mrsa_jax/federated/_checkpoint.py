@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import MrsaError, require
-from mrsa_jax._sealed import read_sealed, write_sealed
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import MrsaError, require
+from mrsa_jax._core.sealed import read_sealed, write_sealed
 
 _STATE = "state.npz"
 _ABOUT = "about"

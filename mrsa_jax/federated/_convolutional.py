@@ -16,8 +16,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import nearest, require
 from mrsa_jax.federated._models import dense_layers
 from mrsa_jax.federated.conv import (
     conv,

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._arrays import host_array, padded_slots
-from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._core.arrays import host_array, padded_slots
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import Status
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_jax.federated._models import num_outputs, num_parameters
 from mrsa_jax.federated._tracking import Metrics

@@ -20,13 +20,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_count, check_number
-from mrsa_jax._device import platform
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._streams import as_key
-from mrsa_jax._tracing import checked_mesh
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_count, check_number
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.streams import as_key
+from mrsa_jax._core.tracing import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._history import check_model
 from mrsa_jax.federated._models import unflatten

@@ -20,11 +20,11 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_count
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import checked_mesh, needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import checked_mesh, needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._history import check_clients

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import checked_mesh
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._history import check_model
 from mrsa_jax.federated._run import Run, prepared_test

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.streams import Stream, as_key, fold
+from mrsa_jax._core.tracing import one_program
 
 
 class _Dense(nn.Module):

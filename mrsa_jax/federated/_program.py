@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mrsa_jax._device import at_once, chosen_form, within_memory
+from mrsa_jax._core.device import at_once, chosen_form, within_memory
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._memory import COHORTS_IN_AGGREGATION

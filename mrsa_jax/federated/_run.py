@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._arrays import host_array, on_device
-from mrsa_jax._checks import check_count
-from mrsa_jax._device import samples_at_once
-from mrsa_jax._errors import require, require_methods
-from mrsa_jax._html import number, shown, telling, told
-from mrsa_jax._status import Status
-from mrsa_jax._streams import as_key
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.device import samples_at_once
+from mrsa_jax._core.errors import require, require_methods
+from mrsa_jax._core.html import number, shown, telling, told
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._drift import Drift, Sketch
 from mrsa_jax.federated._history import (

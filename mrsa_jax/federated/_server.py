@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Int32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.federated._models import num_outputs, unflatten
 
 

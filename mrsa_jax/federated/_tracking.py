@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax._errors import require, writing
-from mrsa_jax._extras import needed
+from mrsa_jax._core.errors import require, writing
+from mrsa_jax._core.extras import needed
 
 Metrics = dict[str, Any]
 Callback = Callable[[Metrics], None]

@@ -18,9 +18,9 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import checked_mesh, needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import checked_mesh, needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._history import check_clients

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import varying_like
 
 
 def component_labels(

@@ -16,11 +16,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import host_array, on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._streams import MAX_PAIRED
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import MAX_PAIRED
+from mrsa_jax._core.tracing import one_program
 
 # ---- What every assignment graph offers: an adjacency matrix from a key.
 #

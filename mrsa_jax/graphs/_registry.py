@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._plugins import check_pytree, made, own_row
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.plugins import check_pytree, made, own_row
 
 if TYPE_CHECKING:
     from mrsa_jax.graphs._lists import GraphModel

@@ -18,13 +18,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs, protocol
-from mrsa_jax._arrays import check_thresholds, on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, telling
-from mrsa_jax._status import Status
-from mrsa_jax._streams import Stream, as_key, round_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import check_thresholds, on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, telling
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import Stream, as_key, round_key
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._average import clipped_share
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, check_updates
 from mrsa_jax.hetero._layout import SegmentLayout

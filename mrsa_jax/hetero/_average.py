@@ -19,13 +19,13 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
-from mrsa_jax._arrays import check_thresholds, on_device
-from mrsa_jax._checks import check_number
-from mrsa_jax._device import is_traced
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._status import Status
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import check_thresholds, on_device
+from mrsa_jax._core.checks import check_number
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, range_bounds
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows

@@ -17,10 +17,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import is_traced
-from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import Status
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._noise import BlockNoise, block_noise
 from mrsa_jax.hetero._round import Cast, SummedRound, code_span, table_of, update_span

@@ -19,12 +19,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer, is_number
-from mrsa_jax._errors import nearest, require
-from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer, is_number
+from mrsa_jax._core.errors import nearest, require
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.quantize.budgets import largest_levels
 from mrsa_jax.secagg.costs import Slowdown
 

@@ -17,10 +17,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
 from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require, require_methods
-from mrsa_jax._streams import Stream
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require, require_methods
+from mrsa_jax._core.streams import Stream
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
 from mrsa_jax.quantize.wrapping import (

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
 from mrsa_jax.hetero._privacy_search import most_learned
 from mrsa_jax.hetero._segments import blocks_of, check_scheme, segment_matrix
 

@@ -17,10 +17,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import is_bound_by_memory, is_traced
-from mrsa_jax._status import Status
-from mrsa_jax._streams import Stream, fold
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import is_bound_by_memory, is_traced
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._noise import noisy_row, totals_about
 from mrsa_jax.hetero._row_kernels import (

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
-from mrsa_jax._streams import fold_over, joined_words
+from mrsa_jax._core.streams import fold_over, joined_words
 from mrsa_jax.hetero.robust import RobustRule
 
 # Coordinates of a segment whose rounding one key draws: part of what a seed means.

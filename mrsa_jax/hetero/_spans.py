@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._device import at_once
+from mrsa_jax._core.device import at_once
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.secagg import Block, SegmentPlan
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._arrays import check_integers, host_array
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import check_integers, host_array
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._segments import blocks_of, check_scheme
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._checks import check_integer, check_number
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.checks import check_integer, check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._segments import blocks_of
 
 _Numbers = ArrayLike | Sequence[Any]

@@ -18,12 +18,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_finite
-from mrsa_jax._errors import nearest, require
-from mrsa_jax._residues import multiply_wide
-from mrsa_jax._streams import random_words
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_finite
+from mrsa_jax._core.errors import nearest, require
+from mrsa_jax._core.residues import multiply_wide
+from mrsa_jax._core.streams import random_words
+from mrsa_jax._core.tracing import needs_values, one_program
 
 _Clients = ArrayLike | Sequence[Any]
 _Key = Key[Array, ""]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._chance import check_chances
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, telling
-from mrsa_jax._residues import words_per_residue
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.chance import check_chances
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, telling
+from mrsa_jax._core.residues import words_per_residue
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput

@@ -18,10 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_finite, check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_finite, check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import one_program
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
     geometric_median_of,

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require
-from mrsa_jax._selector import Selector, block_size_of, check_selector, with_counts
-from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.selector import Selector, block_size_of, check_selector, with_counts
+from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 
 
 class Chooser:

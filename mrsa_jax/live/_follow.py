@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import NoReturn
 
-from mrsa_jax._checks import POSITIVE, check_integer, check_number
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._core.checks import POSITIVE, check_integer, check_number
+from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax.privacy.logs import MOST_LINE_BYTES
 
 _CHUNK_BYTES = 2**20

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._checks import check_count, check_number
-from mrsa_jax._errors import require
-from mrsa_jax._html import hidden_words
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.checks import check_count, check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import hidden_words
+from mrsa_jax._core.untrusted import printable
 from mrsa_jax.live._follow import follow
 from mrsa_jax.live._history import Figures, History
 from mrsa_jax.live._leave_out import fewest_left_out

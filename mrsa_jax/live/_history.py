@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._errors import MrsaError
-from mrsa_jax._prime import draw_wide_primes, wide_error_bits
+from mrsa_jax._core.errors import MrsaError
+from mrsa_jax._core.prime import draw_wide_primes, wide_error_bits
 from mrsa_jax.live._leverages import Kernel, Leverages, Rest, Step
 from mrsa_jax.live._rows import Classes, Row, Rows
 

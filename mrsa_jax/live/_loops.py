@@ -3,14 +3,14 @@
 Residues are kept times 2**64 (Montgomery), so that a product takes no division. Sums run in one
 fixed order, so that a history that is read again gives the same floats to the last bit.
 
-Import inside functions only (see `_compiled`).
+Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.compiled import compiled
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

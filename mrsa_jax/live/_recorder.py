@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
-from mrsa_jax._checks import check_integer, check_known, check_number
-from mrsa_jax._compile_cache import locked
-from mrsa_jax._errors import ConfigurationError, StoreError, require, writing
+from mrsa_jax._core.checks import check_integer, check_known, check_number
+from mrsa_jax._core.compile_cache import locked
+from mrsa_jax._core.errors import ConfigurationError, StoreError, require, writing
 from mrsa_jax.live._register import flush_folder, write_private
 from mrsa_jax.privacy.logs import (
     FORMAT,

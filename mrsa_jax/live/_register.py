@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
-from mrsa_jax._errors import require, writing
+from mrsa_jax._core.errors import require, writing
 
 # ---- Files that their owner alone may read.
 

@@ -13,8 +13,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from mrsa_jax._compile_cache import locked
-from mrsa_jax._errors import require, writing
+from mrsa_jax._core.compile_cache import locked
+from mrsa_jax._core.errors import require, writing
 from mrsa_jax.live._follow import follow
 from mrsa_jax.live._gate import Gate, GateState
 from mrsa_jax.privacy.logs import LineParser, SumLine

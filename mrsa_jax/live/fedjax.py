@@ -7,9 +7,9 @@ from typing import Any
 import jax
 from jaxtyping import Array, Key
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require_methods
-from mrsa_jax._selector import Selector
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require_methods
+from mrsa_jax._core.selector import Selector
 from mrsa_jax.live._chooser import Chooser, check_clients
 
 

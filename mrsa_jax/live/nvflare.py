@@ -14,7 +14,7 @@ import importlib.util
 import threading
 from typing import Any
 
-from mrsa_jax._extras import how_to_install
+from mrsa_jax._core.extras import how_to_install
 
 if importlib.util.find_spec("nvflare") is None:
     raise ImportError(
@@ -29,7 +29,7 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
-from mrsa_jax._errors import MrsaError
+from mrsa_jax._core.errors import MrsaError
 from mrsa_jax.live._recorder import Recorder
 
 __all__ = ["ParticipationRecorder"]

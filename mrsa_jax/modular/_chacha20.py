@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Integer, UInt32
 
-from mrsa_jax._chacha20 import keystream_words
-from mrsa_jax._device import at_once, chosen_form
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.chacha20 import keystream_words
+from mrsa_jax._core.device import at_once, chosen_form
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import one_program
 
 
 @jax.jit
@@ -47,10 +47,10 @@ def chacha20_columns(
     Source:
         RFC 8439, section 2.3.
     """
-    # the same cipher three times: XLA below, the GPU kernel in `_chacha20`, loops in
-    # `_chacha20_loops`
+    # the same cipher three times: XLA below, the GPU kernel in `_core.chacha20`, loops in
+    # `_core.chacha20_loops`
     if chosen_form(("xla", "pallas"), key) == "pallas":
-        from mrsa_jax._chacha20 import columns_by_kernel
+        from mrsa_jax._core.chacha20 import columns_by_kernel
 
         return columns_by_kernel(key, counter, nonce)
     return jnp.stack(keystream_words(tuple(key), counter, tuple(nonce), counter.shape))
@@ -124,7 +124,7 @@ def keystream(
 def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
     # beyond 2^31 - 1 words a kernel's 32-bit places would not do
     if num_words < 2**31 and chosen_form(("xla", "pallas"), key) == "pallas":
-        from mrsa_jax._chacha20 import keystream_by_kernel
+        from mrsa_jax._core.chacha20 import keystream_by_kernel
 
         return keystream_by_kernel(key, nonce, start, num_words)
     blocks = max(1, -(-num_words // 16))

@@ -18,19 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._arrays import as_integers, on_device
-from mrsa_jax._cores import num_cores
-from mrsa_jax._device import chosen_form, is_traced, over_cores, within_memory
-from mrsa_jax._errors import require
-from mrsa_jax._prime import (
+from mrsa_jax._core.arrays import as_integers, on_device
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.device import chosen_form, is_traced, over_cores, within_memory
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.prime import (
     PRIMES,
     draw_primes,
     enough_primes,
     inverses,
     minor_bits,
 )
-from mrsa_jax._residues import codes, host_residues, residues
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.residues import codes, host_residues, residues
+from mrsa_jax._core.tracing import one_program
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 
 # ---- Compiled eliminations over all cores: what the CPU uses in place of XLA's small operations.
@@ -55,7 +55,7 @@ def compiled_ranks(matrices: np.ndarray) -> np.ndarray:
 
 def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
     """Return the ranks of the first j + 1 rows of integer matrices modulo a prime, int32."""
-    from mrsa_jax import _elimination
+    from mrsa_jax._core import elimination as _elimination
 
     def part(chunk: np.ndarray) -> np.ndarray:
         rows = host_residues(chunk, prime, np.uint64)
@@ -101,7 +101,7 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     bound (rows, columns, distinct ones) is proven, and a small prime suffices for it. What is left
     open goes to 31-bit primes drawn for the call: then the largest of the ranks is proven from
     below and too small with error chance below 2**-30 a matrix, whatever it was made for
-    (`mrsa_jax._prime.error_bits`).
+    (`mrsa_jax._core.prime.error_bits`).
 
     Args:
         matrix: Bools or integers of any sign and size, `[..., rows, columns]`.

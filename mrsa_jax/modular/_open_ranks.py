@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Shaped
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import chosen_form
-from mrsa_jax._prime import field
-from mrsa_jax._residues import codes, residues
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import chosen_form
+from mrsa_jax._core.prime import field
+from mrsa_jax._core.residues import codes, residues
 from mrsa_jax.modular import _blocked
 
 

@@ -19,9 +19,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, Shaped
 
-from mrsa_jax._kernels import launch
-from mrsa_jax._prime import Field, companion, scale, subtract, sum_residues
-from mrsa_jax._residues import residues
+from mrsa_jax._core.kernels import launch
+from mrsa_jax._core.prime import Field, companion, scale, subtract, sum_residues
+from mrsa_jax._core.residues import residues
 
 MOST_COLUMNS = 128
 # The largest prime p with 2 (p - 1)**2 < 2**32: a * b + c * d takes one remainder.

@@ -1,14 +1,14 @@
 """Compiled ranks of many matrices modulo a small prime, on the CPU.
 
-Import inside functions only (see `_compiled`).
+Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import bring_up
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import bring_up
 
 # A Mersenne prime: a product of two residues is reduced by one shift and one subtraction.
 SMALL = 8191

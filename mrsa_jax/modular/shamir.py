@@ -16,12 +16,12 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
-from mrsa_jax._residues import multiply_wide
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.residues import multiply_wide
+from mrsa_jax._core.tracing import varying_like
 from mrsa_jax.modular._ring import add, reduce_words, subtract
 
 SHAMIR_PRIME = 2**31 - 1

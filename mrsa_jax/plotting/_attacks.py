@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import _gaussian
-from mrsa_jax._errors import require
+from mrsa_jax._core import gaussian as _gaussian
+from mrsa_jax._core.errors import require
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._names import legend, short

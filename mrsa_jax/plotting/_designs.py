@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._core.errors import nearest, require
 from mrsa_jax.plotting._axes import interleave, staggered
 from mrsa_jax.plotting._names import grow, name_curves, plain
 from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, ends, whole_numbers

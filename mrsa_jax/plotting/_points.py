@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax._checks import check_known
-from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._html import number
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.html import number
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import ALL, Chart, Line
 from mrsa_jax.plotting._names import legend

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._checks import check_known
-from mrsa_jax._errors import require
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import require
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._names import OWN
 from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax._checks import check_known
+from mrsa_jax._core.checks import check_known
 from mrsa_jax.plotting._names import OWN
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.errors import require
 from mrsa_jax.privacy._audit_found import HIDDEN, Audit, Joining
 from mrsa_jax.privacy._audit_hidden import Hidden, Noise, is_feasible
 from mrsa_jax.privacy._coalitions import log_without

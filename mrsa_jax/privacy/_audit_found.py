@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._checks import check_count, check_known, check_number
-from mrsa_jax._html import hidden_words, shown, telling, told
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.checks import check_count, check_known, check_number
+from mrsa_jax._core.html import hidden_words, shown, telling, told
+from mrsa_jax._core.untrusted import printable
 from mrsa_jax.privacy._audit_hidden import UNKNOWN, Hidden, Noisy
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._clients import clients_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._checks import POSITIVE, check_number
-from mrsa_jax._errors import require
-from mrsa_jax._html import hidden_words
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.checks import POSITIVE, check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import hidden_words
+from mrsa_jax._core.untrusted import printable
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._weights import as_history

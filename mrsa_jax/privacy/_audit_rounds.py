@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from mrsa_jax._html import brief
-from mrsa_jax._prime import ERROR_BITS, error_bits, minor_bits
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.prime import ERROR_BITS, error_bits, minor_bits
 from mrsa_jax.privacy._audit_hidden import is_feasible
 from mrsa_jax.privacy._hidden import hidden_among_trajectory
 from mrsa_jax.privacy._strong import strong_privacy_trajectory

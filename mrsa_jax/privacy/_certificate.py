@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import mrsa_check
-from mrsa_jax._errors import DataNotFoundError, require
+from mrsa_jax._core.errors import DataNotFoundError, require
 from mrsa_jax._version import __version__
 from mrsa_jax.privacy._audit_found import Audit
 from mrsa_jax.privacy._certificate_claims import Proofs, plain

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import mrsa_check
-from mrsa_jax._errors import require
-from mrsa_jax._prime import draw_primes
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.prime import draw_primes
 from mrsa_jax.privacy._audit_found import Audit
 from mrsa_jax.privacy._certificate_vectors import Kernel
 from mrsa_jax.privacy._coalitions import log_without

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, telling
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, telling
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._weak import (
     SECONDS_PER_EFFORT,

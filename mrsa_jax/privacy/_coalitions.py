@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._arrays import check_integers, host_array
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import check_integers, host_array
+from mrsa_jax._core.errors import require
 from mrsa_jax.privacy._weights import as_history
 from mrsa_jax.privacy.logs import ParticipationLog
 

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_number, check_size
-from mrsa_jax._device import chosen_form, in_order
-from mrsa_jax._errors import require
-from mrsa_jax._prime import draw_primes, enough_primes, minor_bits
-from mrsa_jax._statistics import binomial_interval
-from mrsa_jax._streams import as_key, host_generator
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import check_number, check_size
+from mrsa_jax._core.device import chosen_form, in_order
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.prime import draw_primes, enough_primes, minor_bits
+from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.streams import as_key, host_generator
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._weights import as_history

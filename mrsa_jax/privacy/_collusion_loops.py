@@ -7,15 +7,15 @@ A) exactly if every u that is zero on A is zero at i. One random such u says so 
 once, but for a chance of 1/p each: y is zero on A's free columns and solves X y = 0 on A's rows of
 X only, a system of about a r/N rows and c (1 - a/N) columns for a members, rank r and corank c.
 
-Import inside functions only (see `mrsa_jax._compiled`).
+Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import first_nonzero, power
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import first_nonzero, power
 
 _ODD, _FIRST, _SECOND = (
     np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._html import brief
+from mrsa_jax._core.html import brief
 from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax import _gaussian
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import POSITIVE, check_integer, check_number
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
-from mrsa_jax._html import telling, told
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core import gaussian as _gaussian
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import POSITIVE, check_integer, check_number
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import telling, told
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._leverage import as_floats

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import at_once, chosen_form, is_traced, within_memory
-from mrsa_jax._prime import PRIMES, draw_primes, enough_primes, fields, minor_bits
-from mrsa_jax._residues import residues
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import at_once, chosen_form, is_traced, within_memory
+from mrsa_jax._core.prime import PRIMES, draw_primes, enough_primes, fields, minor_bits
+from mrsa_jax._core.residues import residues
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy import _exposure_wide
 from mrsa_jax.privacy._coalitions import without

@@ -16,8 +16,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Int32, UInt8, UInt32
 
-from mrsa_jax._kernels import launch
-from mrsa_jax._prime import Field, companion, scale, subtract, sum_residues
+from mrsa_jax._core.kernels import launch
+from mrsa_jax._core.prime import Field, companion, scale, subtract, sum_residues
 from mrsa_jax.privacy._exposure_xla import joined
 
 _FEWEST_CLIENTS = 16

@@ -18,9 +18,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import at_once
-from mrsa_jax._prime import draw_primes, enough_primes, minor_bits
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.prime import draw_primes, enough_primes, minor_bits
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy.solver import reduced_echelon, residues_of
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from mrsa_jax._checks import check_number
-from mrsa_jax._device import is_traced
-from mrsa_jax._errors import require
+from mrsa_jax._core.checks import check_number
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_number
-from mrsa_jax._device import at_once
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import check_number
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._exposure import first_exposure

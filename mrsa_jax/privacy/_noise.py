@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import POSITIVE, check_number
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import POSITIVE, check_number
+from mrsa_jax._core.errors import require
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 
@@ -49,7 +49,7 @@ def check_noise(
         >>> check_noise(-1.0, 3)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `noise` must hold no negative variance; got -1.0
+        mrsa_jax.ConfigurationError: `noise` must hold no negative variance; got -1.0
     """
     array = host_array(noise, argument)
     kind = "must be a variance, one for each round, or a covariance [rounds, rounds], of numbers"
@@ -99,6 +99,6 @@ def check_spread(spread: Any) -> float:
         >>> check_spread(0)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `spread` must be positive and finite; got 0
+        mrsa_jax.ConfigurationError: `spread` must be positive and finite; got 0
     """
     return check_number(spread, "spread", "must be positive and finite", POSITIVE)

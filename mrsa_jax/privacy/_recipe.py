@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._untrusted import cell, printable
+from mrsa_jax._core.untrusted import cell, printable
 from mrsa_jax.privacy.logs import ParticipationLog
 
 _MOST_NAMES = 10

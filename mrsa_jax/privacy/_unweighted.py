@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._checks import POSITIVE, check_integer, check_number
-from mrsa_jax._device import in_order
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.checks import POSITIVE, check_integer, check_number
+from mrsa_jax._core.device import in_order
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.privacy._weights import as_history
 from mrsa_jax.privacy.solver import CHEAP_SECONDS, Groups, collapse, ranks_of
 

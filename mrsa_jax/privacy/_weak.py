@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_number
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, card, shown
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, card, shown
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,

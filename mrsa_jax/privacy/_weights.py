@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._arrays import as_integers, is_table
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import as_integers, is_table
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.privacy.logs import ParticipationLog, integer_rows, read_log
 
 # ---- What users pass as a participation history: a matrix, a log, or a table; the one way in.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import (
     KEY_BYTES,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import require
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import require
 from mrsa_jax.protocol.errors import AuthenticationError, KeyAgreementError
 
 KEY_BYTES = 32

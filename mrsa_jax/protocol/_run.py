@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require
-from mrsa_jax._status import CHECK, STEPS, STEPS_WITH_CHECK
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
 from mrsa_jax.protocol._server import Server

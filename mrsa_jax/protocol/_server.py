@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import Status
 from mrsa_jax.protocol._pads import PadSum, Unmasking
 from mrsa_jax.protocol._primitives import (
     KeyPair,

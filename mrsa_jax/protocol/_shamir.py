@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
 from mrsa_jax.protocol._primitives import Entropy
 from mrsa_jax.protocol.errors import ForgedShareError
 

@@ -16,11 +16,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Integer, Key, UInt32
 
-from mrsa_jax._checks import check_integer, check_number
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._streams import as_key, fold_over, random_words
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.checks import check_integer, check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.streams import as_key, fold_over, random_words
+from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.quantize._stochastic import MAX_DIM, round_within
 
 # ---- Euclidean norms of updates, and updates shortened to one.

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32
 
-from mrsa_jax._checks import POSITIVE, check_number
-from mrsa_jax._errors import nearest, require
-from mrsa_jax._html import brief
+from mrsa_jax._core.checks import POSITIVE, check_number
+from mrsa_jax._core.errors import nearest, require
+from mrsa_jax._core.html import brief
 from mrsa_jax.quantize._stochastic import Quantizer
 
 RangeStatistic = Literal["max", "rms"]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
 
 _LARGEST_WEIGHT = 2**32 - 1  # of a ring of 32 bits
 _Weights = int | np.integer | ArrayLike | Sequence[Any]
@@ -260,11 +260,11 @@ def check_fits(
         >>> check_fits(2, 4, 4)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `modulus` must exceed count * (num_levels - 1); ...
+        mrsa_jax.ConfigurationError: `modulus` must exceed count * (num_levels - 1); ...
         >>> check_fits(2, 2, 4, 3)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `modulus` must exceed total weight * ...
+        mrsa_jax.ConfigurationError: `modulus` must exceed total weight * ...
     """
     levels = check_integer(num_levels, "num_levels", 2)
     total = largest_total_weight(count, max_weight)

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require, require_methods
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require, require_methods
+from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.quantize._lattice import LatticeQuantizer
 from mrsa_jax.quantize._stochastic import Quantizer
 

@@ -20,14 +20,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._device import is_traced
-from mrsa_jax._errors import require, require_methods
-from mrsa_jax._html import brief
-from mrsa_jax._status import Status
-from mrsa_jax._streams import Stream, fold
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.errors import require, require_methods
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, LatticeQuantizer, Quantizer, RingNoise
 from mrsa_jax.quantize.budgets import check_fits, check_weights, largest_total_weight

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import SegmentPlan, complete_plan, segment_plan

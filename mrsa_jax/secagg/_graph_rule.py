@@ -17,11 +17,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import check_thresholds, on_device
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._round_rules import (
+from mrsa_jax._core.arrays import check_thresholds, on_device
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.round_rules import (
     LearntRound,
     SplitPolicy,
     block_labels,
@@ -29,8 +29,8 @@ from mrsa_jax._round_rules import (
     kept_by,
     round_status,
 )
-from mrsa_jax._status import Status
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import _learnt_components
 

@@ -14,9 +14,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool
 
-from mrsa_jax._errors import require
-from mrsa_jax._html import Markup, brief, card, shown, table
-from mrsa_jax._status import Status
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import Markup, brief, card, shown, table
+from mrsa_jax._core.status import Status
 from mrsa_jax.secagg._aggregator_state import admitted, heeded, holders
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, segment_plan

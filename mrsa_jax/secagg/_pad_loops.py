@@ -1,6 +1,6 @@
 """Compiled loops that pad and sum one block of a plan on the CPU.
 
-Import inside functions only (see `mrsa_jax._compiled`). Coordinates go tile by tile, so that a
+Import inside functions only (see `_core.compiled`). Coordinates go tile by tile, so that a
 keystream is made in registers and added to rows that stay in cache; inputs are transposed once,
 to the order in which a keystream's words come, which spares transposing every keystream.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._chacha20_loops import LANES, TILE, keystream_tile, residue_tile
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.chacha20_loops import LANES, TILE, keystream_tile, residue_tile
+from mrsa_jax._core.compiled import compiled
 
 
 @compiled

@@ -20,12 +20,12 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._cores import num_cores
-from mrsa_jax._device import at_once, chosen_form, is_traced, map_tiles, start_over_cores
-from mrsa_jax._errors import require
-from mrsa_jax._residues import is_power_of_two, words_per_residue
-from mrsa_jax._status import FEWEST_IN_A_SUM, Status
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.device import at_once, chosen_form, is_traced, map_tiles, start_over_cores
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.residues import is_power_of_two, words_per_residue
+from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, ring_of, ring_sum_over
 from mrsa_jax.secagg._checks import nonce_word, padded_length
 from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
@@ -313,7 +313,7 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
 
 def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:
     """Share a block's tiles of coordinates over the cores; return what is to be waited for."""
-    from mrsa_jax._chacha20_loops import TILE
+    from mrsa_jax._core.chacha20_loops import TILE
     from mrsa_jax.secagg._pad_loops import pad_tiles
 
     inputs, block, members, here, edges, own, nonces = job

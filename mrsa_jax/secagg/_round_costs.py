@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, telling
-from mrsa_jax._residues import words_per_residue
-from mrsa_jax._status import STEPS, STEPS_WITH_CHECK
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, telling
+from mrsa_jax._core.residues import words_per_residue
+from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._aggregator_state import admitted, memberships
 from mrsa_jax.secagg._conditions import check_rounds

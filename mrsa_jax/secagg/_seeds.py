@@ -16,8 +16,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.secagg._checks import nonce_word, padded_length
 from mrsa_jax.secagg._types import Seeds

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
 

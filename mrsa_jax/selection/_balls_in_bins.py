@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import zeros
-from mrsa_jax._checks import check_integer, check_size
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.arrays import zeros
+from mrsa_jax._core.checks import check_integer, check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.tracing import one_program
 
 
 class BinsState(NamedTuple):

@@ -15,14 +15,14 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax import _chance
-from mrsa_jax._arrays import on_device, zeros
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._selector import SelectorState
-from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core import chance as _chance
+from mrsa_jax._core.arrays import on_device, zeros
+from mrsa_jax._core.checks import check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.selector import SelectorState
+from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.tracing import needs_values, one_program
 
 
 @jax.tree_util.register_dataclass

@@ -18,12 +18,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._arrays import zeros
-from mrsa_jax._checks import check_known
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._selector import SelectorState
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.arrays import zeros
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.selector import SelectorState
+from mrsa_jax._core.tracing import one_program
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials

@@ -18,13 +18,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._arrays import binary_matrix, check_integers, on_device, zeros
-from mrsa_jax._checks import check_known, check_size
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._selector import SelectorState
-from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.arrays import binary_matrix, check_integers, on_device, zeros
+from mrsa_jax._core.checks import check_known, check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.selector import SelectorState
+from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.selection._checks import Fairness, check_grids
 from mrsa_jax.selection._ranking import device_steps, k_smallest, word_key
 

@@ -1,20 +1,20 @@
 """Compiled rollouts of block selection: one trial after the other, whose state stays in cache.
 
 Who is chosen is bit for bit what `_blocks` chooses from the same keys: the words are those of
-`_streams.client_words`, compared as `_ranking` compares them. Blocks are handled as one unit each,
+`streams.client_words`, compared as `_ranking` compares them. Blocks are handled as one unit each,
 in vectors of a multiple of `LANES`; clients and blocks beyond the last are never available.
 
-Import inside functions only (see `mrsa_jax._compiled`).
+Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._chance import ALWAYS
-from mrsa_jax._compiled import compiled
-from mrsa_jax._streams import _CLIENTS, Stream
-from mrsa_jax._threefry_loops import fold_keys, threefry_words, threefry_words_at
+from mrsa_jax._core.chance import ALWAYS
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.streams import _CLIENTS, Stream
+from mrsa_jax._core.threefry_loops import fold_keys, threefry_words, threefry_words_at
 
 LANES = 16
 _TILE = 64  # rounds whose keys are made together

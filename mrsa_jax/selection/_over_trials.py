@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from mrsa_jax._device import chosen_form
-from mrsa_jax._streams import client_words, key_words, words_of_clients
+from mrsa_jax._core.device import chosen_form
+from mrsa_jax._core.streams import client_words, key_words, words_of_clients
 from mrsa_jax.selection._ranking import device_steps
 
 Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
@@ -63,7 +63,7 @@ def _in_tiles(
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    from mrsa_jax._kernels import launch
+    from mrsa_jax._core.kernels import launch
 
     num_clients, num_trials = columns[0].shape
     rows = max(_FEWEST_ROWS, pl.next_power_of_2(num_clients))

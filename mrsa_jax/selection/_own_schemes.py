@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import require
-from mrsa_jax._plugins import made, own_row
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.plugins import made, own_row
 from mrsa_jax.selection._registry import BUILT_IN, ROWS, Row
 
 if TYPE_CHECKING:
-    from mrsa_jax._selector import Selector
+    from mrsa_jax._core.selector import Selector
 
 
 def register(
@@ -52,7 +52,7 @@ def register(
                   taken=BUILT_IN)  # fmt: skip
 
     def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
-        from mrsa_jax._selector import check_selector
+        from mrsa_jax._core.selector import check_selector
 
         found = made(factory, "a selector", num_clients, cohort_size, *parameters)
         selector = check_selector(found)

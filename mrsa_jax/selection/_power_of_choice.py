@@ -18,11 +18,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._arrays import number_or_vector, on_device, one_number, zeros
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief
-from mrsa_jax._tracing import needs_values, one_program
+from mrsa_jax._core.arrays import number_or_vector, on_device, one_number, zeros
+from mrsa_jax._core.checks import check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief
+from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials

@@ -13,12 +13,12 @@ import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._plugins import label_of_words, written
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.plugins import label_of_words, written
 from mrsa_jax.selection._checks import Fairness, check_grids
 
 if TYPE_CHECKING:
-    from mrsa_jax._selector import Selector
+    from mrsa_jax._core.selector import Selector
 
 _MULTIROUND = ("so2023securing",)
 

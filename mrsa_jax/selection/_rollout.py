@@ -18,10 +18,10 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer, check_size
-from mrsa_jax._cores import num_cores
-from mrsa_jax._device import (
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer, check_size
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.device import (
     at_once,
     cores_for,
     in_context,
@@ -29,11 +29,11 @@ from mrsa_jax._device import (
     platform,
     within_memory,
 )
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, telling
-from mrsa_jax._selector import Selector, check_selector
-from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
-from mrsa_jax._tracing import (
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, telling
+from mrsa_jax._core.selector import Selector, check_selector
+from mrsa_jax._core.streams import Stream, as_key, fold, round_key, trial_key
+from mrsa_jax._core.tracing import (
     LITTLE,
     checked_mesh,
     one_program,

@@ -18,20 +18,20 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._checks import check_integer, check_size
-from mrsa_jax._errors import require
-from mrsa_jax._html import brief, telling
-from mrsa_jax._round_rules import (
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.checks import check_integer, check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import brief, telling
+from mrsa_jax._core.round_rules import (
     RoundRule,
     SplitPolicy,
     ThresholdRule,
     block_labels,
     check_policy,
 )
-from mrsa_jax._selector import Selector, with_counts
-from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax._tracing import needs_values, one_program, quick_for_little, varying_like
+from mrsa_jax._core.selector import Selector, with_counts
+from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
+from mrsa_jax._core.tracing import needs_values, one_program, quick_for_little, varying_like
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 

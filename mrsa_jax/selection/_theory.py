@@ -16,10 +16,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float64
 
-from mrsa_jax._arrays import integer_or_vector
-from mrsa_jax._chance import check_chances
-from mrsa_jax._checks import POSITIVE, check_known, check_number, check_size
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import integer_or_vector
+from mrsa_jax._core.chance import check_chances
+from mrsa_jax._core.checks import POSITIVE, check_known, check_number, check_size
+from mrsa_jax._core.errors import require
 from mrsa_jax.selection._checks import check_sizes
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax.study import _cite, _points, _report, _summary
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer

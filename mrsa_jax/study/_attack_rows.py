@@ -11,10 +11,10 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._checks import POSITIVE, check_least, check_number
-from mrsa_jax._errors import require
-from mrsa_jax._html import Shown
-from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax._core.checks import POSITIVE, check_least, check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import Shown
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability._registry import parse_availability
 from mrsa_jax.study._config import PopulationConfig, check_seed, check_sizes, parse_scheme
 

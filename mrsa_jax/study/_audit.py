@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import privacy
-from mrsa_jax._errors import require, writing
-from mrsa_jax._memory import memory_words
-from mrsa_jax._untrusted import cell
+from mrsa_jax._core.errors import require, writing
+from mrsa_jax._core.memory import memory_words
+from mrsa_jax._core.untrusted import cell
 from mrsa_jax.privacy import Recipe
 from mrsa_jax.study import _store
 from mrsa_jax.study._commands import AuditConfig

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from mrsa_jax import availability, data, dp, federated, quantize, secagg, selection
-from mrsa_jax._device import platform
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._selector import block_size_of, cohort_size_of
-from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.selector import block_size_of, cohort_size_of
+from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability._registry import ROWS, parse_availability
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.study._config import (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import NamedTuple
 
-from mrsa_jax._html import Markup, tidy
+from mrsa_jax._core.html import Markup, tidy
 from mrsa_jax.plotting._style import look
 
 PAPER = {"light": "#ffffff", "dark": "#16181c"}

@@ -15,8 +15,8 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._flags import Cites
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.flags import Cites
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import _registry as graphs

@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from mrsa_jax._checks import check_chance, check_least, check_number, check_positive
-from mrsa_jax._errors import require
-from mrsa_jax._flags import Cites, Count, File, Folder, Name, Number
-from mrsa_jax._html import Shown
-from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax._untrusted import start_of
+from mrsa_jax._core.checks import check_chance, check_least, check_number, check_positive
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import Cites, Count, File, Folder, Name, Number
+from mrsa_jax._core.html import Shown
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.untrusted import start_of
 from mrsa_jax.availability._registry import parse_availability
 from mrsa_jax.study._config import check_seed, parse_scheme
 from mrsa_jax.study._tables import validate_graph

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import selection
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._selector import check_selector
+from mrsa_jax._core.checks import check_size
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.selector import check_selector
 from mrsa_jax.study import _accessor, _build, _cite, _trial
 from mrsa_jax.study._accessor import find_schemes
 from mrsa_jax.study._variables import (

@@ -13,7 +13,7 @@ import pathlib
 import typing
 from typing import Any, Literal
 
-from mrsa_jax._checks import (
+from mrsa_jax._core.checks import (
     POSITIVE,
     check_blind,
     check_chance,
@@ -22,9 +22,9 @@ from mrsa_jax._checks import (
     check_positive,
     check_size,
 )
-from mrsa_jax._errors import require
-from mrsa_jax._html import Shown
-from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import Shown
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability._registry import ROWS, parse_availability
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.selection import Scheme

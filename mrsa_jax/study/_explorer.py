@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._html import number, tidy
+from mrsa_jax._core.html import number, tidy
 from mrsa_jax.plotting._chart import ALL
 from mrsa_jax.plotting._points import shown_scale
 from mrsa_jax.study import _chart_look

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._html import hidden_words, number, shown, telling, told
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.html import hidden_words, number, shown, telling, told
+from mrsa_jax._core.untrusted import printable
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, require, shortened
-from mrsa_jax._plugins import own_row
+from mrsa_jax._core.errors import ConfigurationError, require, shortened
+from mrsa_jax._core.plugins import own_row
 from mrsa_jax.selection import Fairness
 from mrsa_jax.study import attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
@@ -258,7 +258,7 @@ def validate(config: Any) -> None:
         >>> validate(DemoConfig(rounds=0))
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `rounds` must be at least 1; got 0
+        mrsa_jax.ConfigurationError: `rounds` must be at least 1; got 0
     """
     checked(config)
 

@@ -11,9 +11,9 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
-from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
-from mrsa_jax._html import plain_settings
-from mrsa_jax._untrusted import read_bytes
+from mrsa_jax._core.errors import ConfigurationError, nearest, require, shortened
+from mrsa_jax._core.html import plain_settings
+from mrsa_jax._core.untrusted import read_bytes
 
 ConfigT = TypeVar("ConfigT")
 _MOST_BYTES = 2**24

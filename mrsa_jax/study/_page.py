@@ -17,8 +17,8 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mrsa_jax._errors import require, writing
-from mrsa_jax._html import settings_rows, shown, tidy
+from mrsa_jax._core.errors import require, writing
+from mrsa_jax._core.html import settings_rows, shown, tidy
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart_look import Series, asset, drawing_colours, read_drawing

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax._errors import ConfigurationError, writing
-from mrsa_jax._html import number
+from mrsa_jax._core.errors import ConfigurationError, writing
+from mrsa_jax._core.html import number
 from mrsa_jax.plotting._attacks import (
     Rows,
     errors_chart,

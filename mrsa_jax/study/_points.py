@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._html import number
+from mrsa_jax._core.html import number
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._points import pair_chart, shown_scale
 from mrsa_jax.study import _summary

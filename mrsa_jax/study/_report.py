@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tyro
 
-from mrsa_jax._html import hidden_words, number, plain_settings, tidy
+from mrsa_jax._core.html import hidden_words, number, plain_settings, tidy
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.study import _points, _summary

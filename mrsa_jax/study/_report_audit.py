@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._html import hidden_words, number, shown, tidy
+from mrsa_jax._core.errors import ConfigurationError
+from mrsa_jax._core.html import hidden_words, number, shown, tidy
 from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, WEAK, exposure_chart, privacy_chart
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _report

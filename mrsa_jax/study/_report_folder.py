@@ -12,10 +12,10 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from mrsa_jax._checks import check_known
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._extras import from_papers
-from mrsa_jax._html import hidden_words, number, shown, tidy
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.extras import from_papers
+from mrsa_jax._core.html import hidden_words, number, shown, tidy
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._study import FIGURES
 from mrsa_jax.study import _report
@@ -278,7 +278,7 @@ def report(
         >>> report("no such folder")
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `folder` must be a folder; got 'no such folder'
+        mrsa_jax.ConfigurationError: `folder` must be a folder; got 'no such folder'
     """
     own = pathlib.Path(folder)
     require(own.is_dir(), "folder", "must be a folder", str(folder))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax._html import number, shown
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.html import number, shown
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._points import accuracy_epsilon_chart, by_hue, points_chart, shown_scale

@@ -17,9 +17,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mrsa_jax._compile_cache import locked
-from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError, require
-from mrsa_jax._sources import digest_of
+from mrsa_jax._core.compile_cache import locked
+from mrsa_jax._core.errors import ConfigurationError, MrsaError, OutputExistsError, require
+from mrsa_jax._core.sources import digest_of
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import _registry as graphs

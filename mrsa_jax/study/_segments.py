@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, federated, hetero, quantize
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._status import Status
-from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.availability import assign_rates
 from mrsa_jax.data import ClientData
 from mrsa_jax.selection import RoundHistory, Selector

@@ -20,7 +20,13 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
+from mrsa_jax._core.errors import (
+    ConfigurationError,
+    OutputExistsError,
+    StoreError,
+    require,
+    writing,
+)
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_jax.study._run_folder import (
     changes,
@@ -43,7 +49,7 @@ _SCHEMA = 1
 
 def provenance(config: Settings) -> dict[str, Any]:
     """Return what is needed to repeat a study: settings, their hash, versions, machine, time."""
-    from mrsa_jax._device_words import device_name  # imports JAX
+    from mrsa_jax._core.device_words import device_name  # imports JAX
 
     names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
     return {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, plotting
-from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax._core.errors import ConfigurationError, nearest
 from mrsa_jax.availability import Availability
 from mrsa_jax.study import _accessor, _build, _report, _simulate_points, _store, _summary, _training
 from mrsa_jax.study._build import build_bounded

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._html import number, shown, tidy
+from mrsa_jax._core.html import number, shown, tidy
 from mrsa_jax.plotting._chart import FEW, Chart, Line
 
 _MOST_TICKS = 6

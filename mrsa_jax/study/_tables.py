@@ -10,10 +10,10 @@ import itertools
 import pathlib
 from typing import Annotated, Any, Literal
 
-from mrsa_jax._checks import POSITIVE, check_least, check_number, check_positive
-from mrsa_jax._errors import require
-from mrsa_jax._flags import Cites
-from mrsa_jax._html import Shown
+from mrsa_jax._core.checks import POSITIVE, check_least, check_number, check_positive
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import Cites
+from mrsa_jax._core.html import Shown
 from mrsa_jax.graphs._registry import Graph
 
 FidelityName = Literal["array", "sets"]
@@ -183,7 +183,7 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
         >>> validate_noise(AggregationConfig(noise_multiplier=1.0), varies=False, segments="none")
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `clip_norm` must be given with noise...
+        mrsa_jax.ConfigurationError: `clip_norm` must be given with noise...
     """
     own, norm = aggregation, aggregation.clip_norm
     check_number(own.noise_multiplier, "noise_multiplier", "must be 0 or positive, finite", 0.0)
@@ -407,7 +407,7 @@ def validate_training(training: TrainingConfig) -> None:
         >>> validate_training(TrainingConfig(decay_rounds=(800, 400)))
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
+        mrsa_jax.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
     """
     check_positive(training, "learning_rate", "server_learning_rate")
     require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)

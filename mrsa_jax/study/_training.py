@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, selection
-from mrsa_jax._device import in_context, platform
-from mrsa_jax._selector import cohort_size_of
+from mrsa_jax._core.device import in_context, platform
+from mrsa_jax._core.selector import cohort_size_of
 from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
 from mrsa_jax.study._config import (
     DemoConfig,
@@ -235,7 +235,7 @@ def _compiling(setting: Setting, schemes: Sequence[Scheme]) -> Iterator[None]:
 
 def _import_all(config: DemoConfig | TrainConfig) -> None:
     """Import what loads at its first use: two threads that do may break Python 3.11's parser."""
-    from mrsa_jax import _chacha20_loops, _elimination
+    from mrsa_jax._core import chacha20_loops as _chacha20_loops, elimination as _elimination
 
     del _chacha20_loops, _elimination
     _build.build_server(config.training)

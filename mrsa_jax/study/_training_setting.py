@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from mrsa_jax import federated, selection
-from mrsa_jax._device import platform
-from mrsa_jax._memory import memory_words
-from mrsa_jax._streams import as_key
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.memory import memory_words
+from mrsa_jax._core.streams import as_key
 from mrsa_jax.study import _build, _segments, _trial
 from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import (

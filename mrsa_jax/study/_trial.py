@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
-from mrsa_jax._arrays import on_device, padded_slots
-from mrsa_jax._device import at_once
-from mrsa_jax._status import FEWEST_IN_A_SUM, Status
-from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax._core.arrays import on_device, padded_slots
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
+from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.

@@ -6,9 +6,9 @@ import dataclasses
 import pathlib
 from typing import Annotated, Literal
 
-from mrsa_jax._checks import check_number
-from mrsa_jax._errors import require
-from mrsa_jax._flags import Cites, Folder, Name
+from mrsa_jax._core.checks import check_number
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import Cites, Folder, Name
 from mrsa_jax.study._attack_rows import (
     IS_POSITIVE,
     NOT_NEGATIVE,

@@ -6,9 +6,9 @@ import dataclasses
 import pathlib
 from typing import Literal
 
-from mrsa_jax._checks import check_blind, check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._flags import Count, File, Folder
+from mrsa_jax._core.checks import check_blind, check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import Count, File, Folder
 from mrsa_jax.study._attack_rows import AttackRow, SumsOfRounds, late, plain
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import ModelName

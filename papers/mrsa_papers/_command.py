@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from mrsa_jax._compile_cache import use_compile_cache
-from mrsa_jax._errors import require
+from mrsa_jax._core.compile_cache import use_compile_cache
+from mrsa_jax._core.errors import require
 from mrsa_jax.cli._console import (
     coloured,
     drawn,

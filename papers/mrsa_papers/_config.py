@@ -9,7 +9,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable
 
-from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax._core.errors import ConfigurationError, nearest
 from mrsa_papers._catalog import ALIASES, ITEMS
 
 Target = tuple[str, str]

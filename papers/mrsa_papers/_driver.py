@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mrsa_jax._errors import DataNotFoundError, StoreError, require, writing
+from mrsa_jax._core.errors import DataNotFoundError, StoreError, require, writing
 from mrsa_jax.study import Progress, _store, report
 from mrsa_papers import _folder as folder
 from mrsa_papers._catalog import ITEMS

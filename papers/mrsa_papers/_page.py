@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mrsa_jax._html import Markup, plain_settings, tidy
+from mrsa_jax._core.html import Markup, plain_settings, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._chart_look import badge
 from mrsa_jax.study._page import Section, best_figure, data_table, settings_section

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.attacks import CountView, _disaggregation as inner, disaggregation
 
 

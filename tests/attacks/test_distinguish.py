@@ -11,7 +11,7 @@ from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax import attacks, privacy
-from mrsa_jax._statistics import binomial_interval
+from mrsa_jax._core.statistics import binomial_interval
 
 P = np.asarray([[1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 0, 1]])
 SURE = 1 - 1e-6  # of the intervals: a test of this file fails by chance once in 10,000 runs

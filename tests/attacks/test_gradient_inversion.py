@@ -14,7 +14,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.attacks import (
     UpdateView,
     _gradient_inversion,

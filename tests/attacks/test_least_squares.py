@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax import _device
+from mrsa_jax._core import device as _device
 from mrsa_jax.attacks import _least_squares
 
 

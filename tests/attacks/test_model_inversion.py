@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.attacks import (
     ModelView,
     WireView,

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import ConfigurationError, _chance
-from mrsa_jax._arrays import on_device
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax import ConfigurationError
+from mrsa_jax._core import chance as _chance
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.availability import assign_rates, independent
 
 

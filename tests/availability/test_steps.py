@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError, availability
-from mrsa_jax._arrays import on_device
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.availability import independent_steps
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import bench
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.bench import _peers
 
 _ADAPTER = """

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax._statistics import binomial_interval
+from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study.attack import _gradients
 from mrsa_jax.study.attacks_on_models import GradientsConfig

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from mrsa_jax import _device_words
-from mrsa_jax._cores import num_cores
+from mrsa_jax._core import device_words as _device_words
+from mrsa_jax._core.cores import num_cores
 from mrsa_jax.cli import Bars, _console, use_cores
 from mrsa_jax.cli._console import Interrupts
 

@@ -18,7 +18,7 @@ import jax
 import pytest
 from matplotlib.figure import Figure
 
-from mrsa_jax._errors import StoreError, writing
+from mrsa_jax._core.errors import StoreError, writing
 from mrsa_jax.cli import main, outlets
 
 POPULATION = ["--num-clients", "8", "--cohort-size", "4"]

@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 from mrsa_jax import study
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.cli import main
 
 HOW = "in a clone of mrsa_jax: pip install ./papers"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import graphs
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.graphs import GraphModel
 
 N, TRIALS = 9, 6

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import attacks, dp, federated, graphs, hetero, quantize, secagg
-from mrsa_jax._streams import as_key
+from mrsa_jax._core.streams import as_key
 
 N, D = 4, 6
 _VALUES = np.random.default_rng(0).uniform(-1, 1, (N, D)).astype(np.float32)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, availability, selection
-from mrsa_jax._arrays import on_device
-from mrsa_jax._selector import block_size_of, cohort_size_of
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.selector import block_size_of, cohort_size_of
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.selection import Selector
 
 N, K = 12, 6

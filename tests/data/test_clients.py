@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._core.arrays import on_device, zeros
 
 
 def _clients(**changes: Any) -> mj.data.ClientData:

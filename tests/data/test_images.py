@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._core.arrays import on_device, zeros
 
 
 def _dataset(images: Any) -> mj.data.Dataset:

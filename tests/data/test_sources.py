@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._packaged import packaged_file
+from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax.data import _tfds
 
 ToyBuilder = Callable[[str, pathlib.Path], Any]

@@ -15,8 +15,8 @@ import scipy.stats
 from jax.sharding import Mesh, PartitionSpec
 
 import mrsa_jax as mj
-from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._streams import block_words
+from mrsa_jax._core.errors import ConfigurationError
+from mrsa_jax._core.streams import block_words
 from mrsa_jax.dp import LatticeNoise
 from mrsa_jax.dp._lattice_noise import AliasTable
 

@@ -21,7 +21,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import _sealed
+from mrsa_jax._core import sealed as _sealed
 from mrsa_jax.federated import _checkpoint
 
 _CLIENTS, _COHORT = 6, 3

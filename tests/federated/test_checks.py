@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax.federated import _history
 from mrsa_jax.federated._history import check_model
 

@@ -288,7 +288,7 @@ def test_what_is_kept_are_the_updates_of_those_who_sent() -> None:
 
 
 def _kept(seed: int, dim: int) -> np.ndarray:
-    from mrsa_jax._streams import as_key
+    from mrsa_jax._core.streams import as_key
 
     return Sketch(as_key(seed), {"all": range(dim)}, (1, 5)).coordinates
 

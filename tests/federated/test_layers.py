@@ -16,8 +16,8 @@ import pytest
 from jax import Array
 
 import mrsa_jax as mj
-from mrsa_jax import _device
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax.federated import conv as layers
 from mrsa_jax.federated.conv import _winograd, toom_cook
 

@@ -15,9 +15,9 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import _device
-from mrsa_jax._arrays import on_device
-from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax.federated import programs
 
 _SHAPE = (8, 8, 1)

@@ -18,7 +18,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import _device
+from mrsa_jax._core import device as _device
 from mrsa_jax.federated.programs import rounds_program
 from mrsa_jax.secagg import _aggregator_state
 

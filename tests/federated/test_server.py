@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax.federated.programs import PLAIN_AVERAGE, server_step
 
 

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.graphs import complete, erdos_renyi, harary, is_connected, random_regular
 from mrsa_jax.graphs._models import _switch_pairs
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.graphs import harary, is_connected, secagg_plus_parameters
 from mrsa_jax.graphs._secagg_plus import log_tails
 

@@ -12,8 +12,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import hetero
-from mrsa_jax._arrays import on_device
-from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax.hetero import aggregate, encode, segment_layout
 from mrsa_jax.secagg import (
     Block,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import _device, hetero
-from mrsa_jax._arrays import on_device
+from mrsa_jax import hetero
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.hetero import _round, decode, encode, segment_average, segment_layout
 from mrsa_jax.quantize import following_range

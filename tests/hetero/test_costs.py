@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mrsa_jax import secagg
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.hetero import segment_layout
 from mrsa_jax.hetero.costs import (
     expansion_factor,

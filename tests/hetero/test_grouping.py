@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from mrsa_jax import hetero
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.hetero import _grouping
 from mrsa_jax.secagg.costs import lognormal
 

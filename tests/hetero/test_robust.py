@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 
 from mrsa_jax import hetero
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import ConfigurationError
 
 RULES = {
     "weighted_mean": lambda: hetero.robust.weighted_mean(),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._errors import StoreError
+from mrsa_jax._core.errors import StoreError
 from mrsa_jax.live import Recorder
 from mrsa_jax.privacy import read_log
 from mrsa_jax.privacy.logs import LineParser

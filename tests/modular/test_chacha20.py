@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device, zeros
+from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax.modular import chacha20_columns, keystream
 from mrsa_jax.modular._chacha20 import chacha20_block
 

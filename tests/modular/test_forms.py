@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
-from mrsa_jax._prime import PRIMES
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.prime import PRIMES
 from mrsa_jax.modular import _blocked, _open_ranks, _rank_kernel, rank, rank_trajectory
 from mrsa_jax.modular._linalg import is_in_row_space
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
-from mrsa_jax._residues import words_per_residue
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.residues import words_per_residue
 from mrsa_jax.modular import (
     add,
     check_modulus,

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_papers import ITEMS, check_targets, remake
 from mrsa_papers.harness import Context
 

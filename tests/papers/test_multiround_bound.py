@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import (
     batch_partitioning,

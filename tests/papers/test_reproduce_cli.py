@@ -17,7 +17,7 @@ from inside import inside
 
 import mrsa_papers as reproduce
 from mrsa_jax import data
-from mrsa_jax._errors import DataNotFoundError
+from mrsa_jax._core.errors import DataNotFoundError
 from mrsa_jax.cli import main
 from mrsa_jax.study import _run_folder
 from mrsa_papers import ITEMS

@@ -15,9 +15,9 @@ import row_space_oracle as oracle
 from weak_families import FAMILIES, FANO
 
 import mrsa_jax as mj
-from mrsa_jax import _device
-from mrsa_jax._arrays import on_device
-from mrsa_jax._prime import PRIMES
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.prime import PRIMES
 from mrsa_jax.privacy import (
     _exposure,
     _leverage,

@@ -13,8 +13,8 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
-from mrsa_jax import _device
-from mrsa_jax._prime import PRIMES, fields
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.prime import PRIMES, fields
 from mrsa_jax.privacy import weak_privacy, weak_privacy_trajectory
 from mrsa_jax.privacy.solver import _bounds
 

@@ -13,7 +13,7 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.privacy import strong_privacy, weak_privacy
 from mrsa_jax.privacy._weak import weak_steps
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import zeros
+from mrsa_jax._core.arrays import zeros
 from mrsa_jax.quantize import lattice
 from mrsa_jax.quantize._lattice import hadamard, norm, rotate, rotate_back, sign_words
 from mrsa_jax.quantize._stochastic import squared_norm

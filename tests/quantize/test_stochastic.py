@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.quantize import required_modulus_bits, stochastic
 from mrsa_jax.quantize.budgets import check_fits, ring_size
 

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import mrsa_jax
-from mrsa_jax._extras import EXTRAS, how_to_install
+from mrsa_jax._core.extras import EXTRAS, how_to_install
 from mrsa_jax.live.flower import _version as flower
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -127,7 +127,7 @@ def test_hints_to_install_come_from_one_place() -> None:
         for hint in re.findall(r"pip install ['\"]?([^\s'\"]+)", path.read_text(encoding="utf-8"))
     }
     # peers' environments
-    assert {hint for name, hint in hints if name != "_extras.py"} == {"-r"}
+    assert {hint for name, hint in hints if name != "extras.py"} == {"-r"}
     assert how_to_install("dask") == f"pip install '{PROJECT['optional-dependencies']['dask'][0]}'"
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     lines = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.quantize import stochastic
 from mrsa_jax.secagg import key_material, ring_average
 from mrsa_jax.secagg._aggregator_state import AggregateOut

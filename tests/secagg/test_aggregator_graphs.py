@@ -13,7 +13,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import availability, graphs, selection
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.quantize import following_range, stochastic
 from mrsa_jax.secagg import graph_rule, ring_average
 

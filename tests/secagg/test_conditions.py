@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, graphs
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.secagg import (
     check_round,
     informative,

@@ -13,8 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
-from mrsa_jax import _device
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.secagg import (
     Block,
     Seeds,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax._status import STEPS
+from mrsa_jax._core.status import STEPS
 from mrsa_jax.secagg import (
     Block,
     RoundCosts,

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax.secagg import Block, complete_plan, derive_seeds, key_material, ring_sum, segment_plan
 from mrsa_jax.secagg._types import edge_index
 

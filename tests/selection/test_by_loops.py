@@ -11,7 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import selection
-from mrsa_jax._streams import as_key
+from mrsa_jax._core.streams import as_key
 from mrsa_jax.availability import independent, markov
 from mrsa_jax.selection import _by_loops, _loops
 from mrsa_jax.selection._blocks import BlockSelection

@@ -16,8 +16,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax._statistics import binomial_interval
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import (
     batch_partitioning,

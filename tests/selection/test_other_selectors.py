@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._arrays import on_device, zeros
-from mrsa_jax._streams import Stream, as_key, client_words, round_key, trial_key
+from mrsa_jax._core.arrays import on_device, zeros
+from mrsa_jax._core.streams import Stream, as_key, client_words, round_key, trial_key
 from mrsa_jax.availability import Independent, independent
 from mrsa_jax.selection import (
     _bernoulli,

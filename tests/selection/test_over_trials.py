@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import _device, selection
-from mrsa_jax._device import compiling_for
+from mrsa_jax import selection
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.device import compiling_for
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import _rollout
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import ConfigurationError, _device
+from mrsa_jax import ConfigurationError
+from mrsa_jax._core import device as _device
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.selection import (
     aggregation_cardinality,

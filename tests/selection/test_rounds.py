@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, Status, availability, privacy, selection
-from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.selection import _rounds, learnt_sums, rollout_rounds
 from mrsa_jax.selection._rounds import component_sums
 

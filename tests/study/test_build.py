@@ -12,7 +12,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax._round_rules import SplitPolicy
+from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax.dp._laws import Kind
 from mrsa_jax.study import (
     AggregationConfig,

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from mrsa_jax._html import number
+from mrsa_jax._core.html import number
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.study._chart_look import (
     Series,

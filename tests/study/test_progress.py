@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import Status
-from mrsa_jax._memory import bytes_in_words
+from mrsa_jax._core.memory import bytes_in_words
 from mrsa_jax.cli import Bars
 from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Meter, Notes, Silent, performance_words

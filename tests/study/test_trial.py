@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import _device
+from mrsa_jax._core import device as _device
 from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study import DataConfig, PopulationConfig, _trial, parse_scheme
 from mrsa_jax.study._build import (

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mrsa_jax._device import platform
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.tracing import one_program
 from mrsa_jax.federated.conv import _winograd
 from mrsa_jax.federated.conv._tile import tile_conv_relu_pool, windows
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._device import at_once
-from mrsa_jax._streams import Stream, random_words, round_key
+from mrsa_jax._core.device import at_once
+from mrsa_jax._core.streams import Stream, random_words, round_key
 from mrsa_jax.data import ClientData
 
 

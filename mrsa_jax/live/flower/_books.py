@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
-from mrsa_jax._errors import require, require_methods
+from mrsa_jax._core.errors import require, require_methods
 from mrsa_jax.live._chooser import Chooser
 from mrsa_jax.live._follow import follow
 from mrsa_jax.live._recorder import Recorder

@@ -17,9 +17,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as MessageStrategy
 from jaxtyping import Array, Key
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
-from mrsa_jax._selector import Selector, cohort_size_of
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.selector import Selector, cohort_size_of
 from mrsa_jax.live._chooser import Chooser
 from mrsa_jax.live._recorder import Recorder
 from mrsa_jax.live.flower._books import Books, GateLike

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import re
 
-from mrsa_jax._errors import MrsaError
-from mrsa_jax._extras import EXTRAS, how_to_install
+from mrsa_jax._core.errors import MrsaError
+from mrsa_jax._core.extras import EXTRAS, how_to_install
 
 FIRST, BEFORE = (1, 38), (1, 43)
 """Versions that were tried: from the first on, before the second."""

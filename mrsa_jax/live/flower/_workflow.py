@@ -25,9 +25,9 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 from flwr.serverapp import Grid
 
-from mrsa_jax._checks import check_known
-from mrsa_jax._errors import require
-from mrsa_jax._round_rules import SplitPolicy
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax.live.flower._books import Books, exact_weights
 from mrsa_jax.live.flower._strategies import FitWrapper, GridView
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from mrsa_jax._errors import require
+from mrsa_jax._core.errors import require
 from mrsa_jax.privacy.logs._command import parted
 from mrsa_jax.privacy.logs._guess import examples, short
 from mrsa_jax.privacy.logs._numbers import parse_number

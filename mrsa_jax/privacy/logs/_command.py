@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable
 from typing import NoReturn
 
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.privacy.logs._table import Layout
 
 TABLE = "table"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.privacy.logs import _json
 from mrsa_jax.privacy.logs._columns import Chosen, Table, chosen, plain_name, taken
 from mrsa_jax.privacy.logs._command import refuse

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax.privacy.logs import _columns, _table, _wide
 from mrsa_jax.privacy.logs._command import TABLE
 from mrsa_jax.privacy.logs._decide import read_table

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, Literal, cast
 
-from mrsa_jax._errors import nearest
+from mrsa_jax._core.errors import nearest
 from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES, load_object, shown, twice
 from mrsa_jax.privacy.logs._numbers import common_denominator, exact_weight, parse_number
 from mrsa_jax.privacy.logs._table import check_alike, fault, likeness

@@ -13,9 +13,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax._arrays import require_array
-from mrsa_jax._checks import is_integer
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import require_array
+from mrsa_jax._core.checks import is_integer
+from mrsa_jax._core.errors import require
 
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)

@@ -12,10 +12,10 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from mrsa_jax._arrays import is_table
-from mrsa_jax._checks import check_known
-from mrsa_jax._errors import require
-from mrsa_jax._untrusted import start_of
+from mrsa_jax._core.arrays import is_table
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.untrusted import start_of
 from mrsa_jax.privacy.logs import _columns
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
 from mrsa_jax.privacy.logs._text import text_format

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._html import brief, telling
+from mrsa_jax._core.errors import ConfigurationError
+from mrsa_jax._core.html import brief, telling
 from mrsa_jax.privacy.logs._numbers import integer_rows, parse_decimal
 
 _MOST_SHOWN = 200  # characters of what was found

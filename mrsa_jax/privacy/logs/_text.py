@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from mrsa_jax._untrusted import read_bytes, start_of
+from mrsa_jax._core.untrusted import read_bytes, start_of
 from mrsa_jax.privacy.logs._table import fault
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import bring_up
-from mrsa_jax._prime import inverses
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import bring_up
+from mrsa_jax._core.prime import inverses
 from mrsa_jax.privacy.solver._girth import SMALL
 
 # ---- Compiled upper bounds: light combinations of a random echelon form's rows.
@@ -21,7 +21,7 @@ from mrsa_jax.privacy.solver._girth import SMALL
 # Information-set decoding: in a reduced echelon form with respect to a random order of the columns,
 # single rows, and pairs of rows at the ratio that cancels most, are vectors of the row space with
 # many zeros. All modulo the 13-bit prime `SMALL`: what looks light is confirmed in exact
-# integers by the caller. Import inside functions only (see `mrsa_jax._compiled`).
+# integers by the caller. Import inside functions only (see `_core.compiled`).
 
 
 @compiled

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from mrsa_jax._prime import draw_primes
-from mrsa_jax._residues import host_residues
+from mrsa_jax._core.prime import draw_primes
+from mrsa_jax._core.residues import host_residues
 
 
 def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
 
 def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
     """Return which rows are not combinations of those before them, modulo a prime: bool."""
-    from mrsa_jax import _elimination
+    from mrsa_jax._core import elimination as _elimination
 
     found: np.ndarray = _elimination.independent_rows(
         np.ascontiguousarray(residues), np.uint64(prime)
@@ -33,7 +33,7 @@ def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
 
 def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the non-zero rows of the reduced echelon form, and each one's pivot column."""
-    from mrsa_jax import _elimination
+    from mrsa_jax._core import elimination as _elimination
 
     form, pivots = _elimination.reduced_echelon(np.ascontiguousarray(residues), np.uint64(prime))
     return form, pivots

@@ -10,15 +10,15 @@ neither a projection nor a reduction by accident, so "none found" is a proof whe
 rank modulo the prime is the true one; what looks dependent is looked at again modulo a second
 small prime and two large ones. Work is counted in nanoseconds of a core (see `_costs`), so that
 what a search takes can be predicted, compared and limited without a clock. Import inside
-functions only (see `mrsa_jax._compiled`).
+functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import first_nonzero, independent_rows
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import first_nonzero, independent_rows
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, PAIR, POINT, TERM
 
 # Two 13-bit primes, the walk's and a second opinion's: sums of two products fit 31 bits.

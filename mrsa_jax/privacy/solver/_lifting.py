@@ -7,15 +7,15 @@ digit (modulo 4) says at which few further places v / 2 can be odd; what is left
 looked at is one small determinant each. Every filter is a necessary condition, so
 "none found" is a proof.
 
-Import inside functions only (see `mrsa_jax._compiled`).
+Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import first_nonzero, power
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import first_nonzero, power
 from mrsa_jax.privacy.solver._costs import HALF, LISTED, MODULAR, TERM, VISIT, WORD
 from mrsa_jax.privacy.solver._girth import (
     ANOMALY,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mrsa_jax._prime import draw_primes, enough_primes, error_bits
+from mrsa_jax._core.prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import (
     collapse,
     column_codes,

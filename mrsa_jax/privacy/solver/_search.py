@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mrsa_jax._cores import num_cores
-from mrsa_jax._device import in_order
-from mrsa_jax._prime import draw_primes, inverses
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.device import in_order
+from mrsa_jax._core.prime import draw_primes, inverses
 from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
 from mrsa_jax.privacy.solver._exact import kernel_of, residues_of
 

@@ -14,7 +14,7 @@ import secrets
 
 import numpy as np
 
-from mrsa_jax._prime import draw_primes, enough_primes, error_bits
+from mrsa_jax._core.prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import (
     Groups,
     independent_rows,

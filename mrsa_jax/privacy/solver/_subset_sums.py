@@ -7,7 +7,7 @@ would cost a memory access for every sum; instead the range of sums is cut into 
 a small table. The last number of a sum is read off a sorted list, so that no sums are formed
 but those that lie in the part.
 
-Import inside functions only (see `mrsa_jax._compiled`).
+Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.compiled import compiled
 
 INSERT, PROBE, FIND = 0, 1, 2
 NONE, FOUND, FULL = 0, 1, 2

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import first_nonzero
-from mrsa_jax._prime import draw_primes, enough_primes, error_bits
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import first_nonzero
+from mrsa_jax._core.prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._candidates import program_seconds, sparse_through
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, TERM, light_sets
 from mrsa_jax.privacy.solver._exact import combination_through, kernel_of, residues_of
@@ -32,7 +32,7 @@ from mrsa_jax.privacy.solver._space import Vector
 # dependent, never the other way round. Each set that closes is decided modulo large primes: it is
 # dependent over the rationals if it is so modulo all of them and their product is larger than all
 # minors. Where it is not, and others could have joined it, the walk is no proof (ANOMALY). Import
-# inside functions only (see `mrsa_jax._compiled`).
+# inside functions only (see `_core.compiled`).
 
 FULL = 4
 

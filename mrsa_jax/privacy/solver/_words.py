@@ -7,7 +7,7 @@ that grows with the columns, so every word is met once.
 A half is kept as one number, its rank among the sets of its size: columns c_0 < c_1 < ... are
 C(c_0, 1) + C(c_1, 2) + ... (the combinatorial number system; Knuth, The Art of Computer
 Programming, 7.2.1.3), which fits 64 bits wherever the halves can be gone through at all. Import
-inside functions only (see `mrsa_jax._compiled`).
+inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.compiled import compiled
 from mrsa_jax.privacy.solver._costs import CLEAR, HALF, LISTED, VISIT
 
 MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -197,7 +197,7 @@ def insert(sums, packs, count, head, links, order, stored):
 # ---- Compiled lists of the sets of columns whose keys sum to a given one, modulo a word's own.
 #
 # Of what a lifting (`_lifting`) looks at after a word of the binary code: at which further places
-# half the vector may be odd. Import inside functions only (see `mrsa_jax._compiled`).
+# half the vector may be odd. Import inside functions only (see `_core.compiled`).
 
 
 @compiled

@@ -6,8 +6,8 @@ R -> `residue_bits`, L -> `num_groups` of Turbo-aggregate.
 
 from __future__ import annotations
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import require
+from mrsa_jax._core.checks import check_integer
+from mrsa_jax._core.errors import require
 from mrsa_jax.secagg._round_costs import COUNT, HEADER, IDENTITY, SHARE, TAG
 
 _KEY_BYTES = 32

@@ -1,8 +1,8 @@
 """Compiled rounds of CCESA at the fidelity of sets: random graph, losses, Theorems 1 and 2.
 
-Import inside functions only (see `mrsa_jax._compiled`). Sets of clients are 64-bit words, client i
+Import inside functions only (see `_core.compiled`). Sets of clients are 64-bit words, client i
 at bit i % 64 of word i // 64; of an adjacency matrix, word w of row i is `rows[w, i]`. The random
-words are those of `_streams.pair_words` and `client_words`, so a round is bit for bit the one
+words are those of `streams.pair_words` and `client_words`, so a round is bit for bit the one
 that `graphs.erdos_renyi` and `availability.independent_steps` draw from the same keys.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._chance import ALWAYS
-from mrsa_jax._compiled import compiled
-from mrsa_jax._streams import _CLIENTS, _PAIRS
-from mrsa_jax._threefry_loops import threefry_words
+from mrsa_jax._core.chance import ALWAYS
+from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.streams import _CLIENTS, _PAIRS
+from mrsa_jax._core.threefry_loops import threefry_words
 from mrsa_jax.secagg.failures._verdicts import (
     DISCONNECTED,
     NOT_PRIVATE,

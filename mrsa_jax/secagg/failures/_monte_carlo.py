@@ -17,16 +17,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._arrays import host_array
-from mrsa_jax._chance import check_chances
-from mrsa_jax._checks import check_chance, check_integer
-from mrsa_jax._device import within_memory
-from mrsa_jax._errors import require
-from mrsa_jax._html import number, telling, told
-from mrsa_jax._statistics import binomial_interval
-from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax._streams import MAX_PAIRED, as_key
-from mrsa_jax._tracing import checked_mesh, needs_values
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.chance import check_chances
+from mrsa_jax._core.checks import check_chance, check_integer
+from mrsa_jax._core.device import within_memory
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import number, telling, told
+from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.streams import MAX_PAIRED, as_key
+from mrsa_jax._core.tracing import checked_mesh, needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.secagg.failures import _judging, _verdicts
 

@@ -16,13 +16,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._checks import check_chance, check_integer
-from mrsa_jax._device import at_once, within_memory
-from mrsa_jax._errors import require
-from mrsa_jax._html import telling, told
-from mrsa_jax._statistics import binomial_interval
-from mrsa_jax._streams import as_key, fold
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.checks import check_chance, check_integer
+from mrsa_jax._core.device import at_once, within_memory
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.html import telling, told
+from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.secagg.failures import _judging, _verdicts
 from mrsa_jax.secagg.failures._judging import (
     Planted,

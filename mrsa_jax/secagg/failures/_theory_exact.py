@@ -11,7 +11,7 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._checks import check_chance, check_integer
+from mrsa_jax._core.checks import check_chance, check_integer
 from mrsa_jax.secagg.failures._theory import (
     _log_arrivals,
     check_threshold,

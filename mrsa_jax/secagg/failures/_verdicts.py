@@ -66,7 +66,7 @@ def verdicts_in_registers(
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    from mrsa_jax._kernels import launch
+    from mrsa_jax._core.kernels import launch
 
     num_trials, clients, _ = adjacency.shape
     size = max(_BITS, pl.next_power_of_2(clients))

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mrsa_jax._html import card, hidden_words
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.html import card, hidden_words
+from mrsa_jax._core.untrusted import printable
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Setting
 

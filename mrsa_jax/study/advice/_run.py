@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax.study import _run as commands, _store
 from mrsa_jax.study._commands import AdviseConfig, check_cohort
 from mrsa_jax.study._plots import advice_plots

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import attacks, dp
-from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, fold
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score

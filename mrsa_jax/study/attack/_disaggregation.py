@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import attacks
-from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import Stream
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._least_squares import FOUND

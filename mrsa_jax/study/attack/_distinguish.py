@@ -13,12 +13,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax import _gaussian, attacks, data, privacy
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import at_once, map_tiles
-from mrsa_jax._errors import require
-from mrsa_jax._statistics import binomial_interval
-from mrsa_jax._streams import Stream, fold
+from mrsa_jax import attacks, data, privacy
+from mrsa_jax._core import gaussian as _gaussian
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import at_once, map_tiles
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import attacks, data, federated, plotting
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._packaged import packaged_file
-from mrsa_jax._streams import Stream
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.packaged import packaged_file
+from mrsa_jax._core.streams import Stream
 from mrsa_jax.study import _build
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of

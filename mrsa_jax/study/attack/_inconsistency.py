@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import attacks, federated, quantize
-from mrsa_jax._streams import as_key
+from mrsa_jax._core.streams import as_key
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._scene import data_of
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, quantize, secagg
-from mrsa_jax._arrays import as_integers
-from mrsa_jax._errors import require
+from mrsa_jax._core.arrays import as_integers
+from mrsa_jax._core.errors import require
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import attacks, data, federated
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import at_once, samples_at_once
-from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import at_once, samples_at_once
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._scene import activations, data_of, dim_of, on_the_wire

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import attacks, data, federated, plotting
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require
-from mrsa_jax._status import Status
-from mrsa_jax._streams import Stream
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import Stream
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attack._scene import data_of, dim_of, on_the_wire

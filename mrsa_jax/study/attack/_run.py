@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax._memory import memory_words
+from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._attack_rows import AttackSettings
 from mrsa_jax.study._findings import AttackFindings

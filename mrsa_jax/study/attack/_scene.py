@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, data, federated, quantize
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study import _build
 
 IN_A_ROUND = 10  # arrays of a cohort's updates: trained, masked, drawn, coded, decoded, float64

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, secagg
-from mrsa_jax._arrays import on_device
-from mrsa_jax._errors import require
-from mrsa_jax._memory import memory_words
-from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.memory import memory_words
+from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg.failures import RareRate

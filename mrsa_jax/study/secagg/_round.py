@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import protocol, secagg
-from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.status import Status
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.secagg._aggregator_state import heeded, signing
 from mrsa_jax.study._commands import SecaggConfig

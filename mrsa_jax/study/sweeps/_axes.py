@@ -18,8 +18,8 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mrsa_jax._checks import is_number
-from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
+from mrsa_jax._core.checks import is_number
+from mrsa_jax._core.errors import ConfigurationError, nearest, require, shortened
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS, Kind
 from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict, without_none

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import ConfigurationError, OutputExistsError, require
-from mrsa_jax._memory import memory_words
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import ConfigurationError, OutputExistsError, require
+from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn

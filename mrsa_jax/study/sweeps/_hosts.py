@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError, MrsaError, require
-from mrsa_jax._extras import needed
-from mrsa_jax._plugins import load_plugins, loaded_plugins
+from mrsa_jax._core.errors import ConfigurationError, MrsaError, require
+from mrsa_jax._core.extras import needed
+from mrsa_jax._core.plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study._runner import Runner

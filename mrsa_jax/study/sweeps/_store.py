@@ -21,8 +21,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from mrsa_jax._compile_cache import locked, unlock
-from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
+from mrsa_jax._core.compile_cache import locked, unlock
+from mrsa_jax._core.errors import (
+    ConfigurationError,
+    OutputExistsError,
+    StoreError,
+    require,
+    writing,
+)
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import changes, read_json

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import graphs, secagg
-from mrsa_jax._streams import as_key, fold
+from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_papers.ccesa._theory import SIZES, step_rate, thresholds_of
 from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from mrsa_jax._statistics import half_interval
+from mrsa_jax._core.statistics import half_interval
 from mrsa_papers.harness._intervals import binomial_interval
 
 Method = Literal["shadow", "loss", "likelihood_ratio"]

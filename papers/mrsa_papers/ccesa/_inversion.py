@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import attacks, data, federated, quantize, secagg
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_papers.ccesa import _wire as lines
 from mrsa_papers.ccesa._reliability import faces_trainer, one_class
 from mrsa_papers.ccesa._theory import bandwidth_share

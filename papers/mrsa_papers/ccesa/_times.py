@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import Status, graphs, protocol, secagg
-from mrsa_jax._streams import as_key, fold
+from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_papers.ccesa._costs import PROTOCOLS
 from mrsa_papers.ccesa._theory import TABLE_2_PARAMETERS, step_rate

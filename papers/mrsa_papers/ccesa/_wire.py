@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import attacks, graphs, quantize, secagg
-from mrsa_jax._streams import Stream, round_key
+from mrsa_jax._core.streams import Stream, round_key
 from mrsa_papers.harness._intervals import binomial_interval, every
 from mrsa_papers.harness._items import Check, state
 

@@ -16,9 +16,9 @@ import jax
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, study
-from mrsa_jax._checks import check_count
-from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.errors import ConfigurationError, nearest
+from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.availability import Availability, independent
 from mrsa_jax.selection import Selector
 from mrsa_jax.study import Progress, _build

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._statistics import binomial_interval, half_interval
+from mrsa_jax._core.statistics import binomial_interval, half_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import hetero
-from mrsa_jax._streams import as_key, fold
+from mrsa_jax._core.streams import as_key, fold
 from mrsa_papers.harness import (
     Check,
     Context,

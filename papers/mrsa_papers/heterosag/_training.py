@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, hetero
-from mrsa_jax._arrays import on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_papers.harness._context import Context
 from mrsa_papers.harness._experiment import Experiment, Split
 

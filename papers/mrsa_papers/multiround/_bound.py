@@ -17,10 +17,10 @@ from typing import Literal
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._arrays import number_or_vector, one_number
-from mrsa_jax._checks import check_known, check_size
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._core.arrays import number_or_vector, one_number
+from mrsa_jax._core.checks import check_known, check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.selection._checks import check_sizes
 
 Form = Literal["printed", "corrected"]

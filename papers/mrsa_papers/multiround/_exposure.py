@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, selection
-from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_papers.harness import Check, Found, interval, state
 from mrsa_papers.harness._context import RATES, Context, rows_to_frame

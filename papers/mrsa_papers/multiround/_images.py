@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, availability, data, federated, privacy, quantize, secagg, selection
-from mrsa_jax._arrays import on_device
-from mrsa_jax._streams import Stream, fold
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.streams import Stream, fold
 from mrsa_papers.harness import Context, image_as_cells, interval, rows_to_frame
 from mrsa_papers.harness._figures import MARKERS, SHADES, draw_image_grid, in_turn
 from mrsa_papers.harness._items import Check, Found, state

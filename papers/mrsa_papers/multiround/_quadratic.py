@@ -19,11 +19,11 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._arrays import number_or_vector, on_device
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._core.arrays import number_or_vector, on_device
+from mrsa_jax._core.checks import check_size
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._core.tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import Selector, rollout_trials
 from mrsa_papers.multiround._bound import ConvexConstants, convex_constants

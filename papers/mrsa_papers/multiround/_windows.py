@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import attacks, data, federated, privacy, quantize, secagg, selection
-from mrsa_jax._streams import fold
+from mrsa_jax._core.streams import fold
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_papers.harness._context import RATES, Context
 from mrsa_papers.multiround._training import Setting, ring_of

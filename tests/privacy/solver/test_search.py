@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import row_space_oracle as oracle
 
-from mrsa_jax._prime import draw_primes
+from mrsa_jax._core.prime import draw_primes
 from mrsa_jax.privacy import weak_privacy
 from mrsa_jax.privacy.solver import (
     Groups,

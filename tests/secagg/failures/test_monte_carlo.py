@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import _device
-from mrsa_jax._arrays import on_device
-from mrsa_jax._statistics import binomial_interval
-from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax._core import device as _device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.secagg.failures import _judging, _verdicts
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million

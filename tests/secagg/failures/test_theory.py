@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax._statistics import binomial_interval
+from mrsa_jax._core.statistics import binomial_interval
 
 LOG10 = math.log(10.0)
 SIZES = range(100, 1001, 100)

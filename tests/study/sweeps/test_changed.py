@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
-from mrsa_jax._plugins import load_plugins
+from mrsa_jax._core.plugins import load_plugins
 from mrsa_jax.selection._registry import ROWS
 from mrsa_jax.study import _run_folder, sweeps
 from mrsa_jax.study.sweeps import Machine, _hosts, parse_sweep
@@ -306,7 +306,7 @@ def test_a_worker_with_another_plugin_is_refused(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """A worker that lives on has loaded the text of before; a file that it reads differs."""
-    from mrsa_jax._plugins import loaded_plugins
+    from mrsa_jax._core.plugins import loaded_plugins
 
     loaded(plugin, OTHER)
     plan, plugins = planned(tmp_path / "out"), loaded_plugins()

@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, _device, study
+from mrsa_jax import ConfigurationError, study
+from mrsa_jax._core import device as _device
 from mrsa_jax.study.sweeps import Machine, parse_sweep, plan_sweep, run_sweep
 
 TEXT = """

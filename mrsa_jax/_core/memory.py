@@ -6,7 +6,7 @@ import pathlib
 import sys
 from typing import Any
 
-from mrsa_jax._errors import require
+from mrsa_jax._core.errors import require
 
 _GROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells what a container may take
 _PROCESS = pathlib.Path("/proc/self")
@@ -123,7 +123,7 @@ def _accelerator_bytes() -> int | None:
     """Return what the accelerator has left; None on a CPU, or while JAX is not imported."""
     if "jax" not in sys.modules:
         return None
-    from mrsa_jax import _device
+    from mrsa_jax._core import device as _device
 
     stats = _device.memory_stats()
     if "bytes_limit" not in stats:

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt32
 
-from mrsa_jax._arrays import host_array, on_device
-from mrsa_jax._checks import is_number
-from mrsa_jax._device import is_traced
-from mrsa_jax._errors import require
-from mrsa_jax._tracing import one_program
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.checks import is_number
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.tracing import one_program
 
 ALWAYS = 2**32 - 1
 """The largest threshold, which stands for chance 1."""

@@ -11,7 +11,7 @@ import re
 import zlib
 from typing import Any
 
-from mrsa_jax._errors import DataNotFoundError
+from mrsa_jax._core.errors import DataNotFoundError
 
 _GZIP = b"\x1f\x8b"
 _CHUNK_BYTES = 2**20

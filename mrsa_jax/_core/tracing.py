@@ -19,9 +19,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from mrsa_jax._checks import KNOWN
-from mrsa_jax._device import is_traced, platform
-from mrsa_jax._errors import require
+from mrsa_jax._core.checks import KNOWN
+from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.errors import require
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -106,7 +106,7 @@ def needs_values(
         >>> jax.jit(total)([1.0, 2.0])
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `weights` must be known, not traced: call this ...
+        mrsa_jax.ConfigurationError: `weights` must be known, not traced: call this ...
     """
 
     @functools.wraps(function)

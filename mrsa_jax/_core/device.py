@@ -23,8 +23,8 @@ import jax
 import numpy as np
 from jax import lax
 
-from mrsa_jax._cores import num_cores
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.errors import ConfigurationError, require
 
 Form = Literal["loops", "xla", "pallas"]
 FORMS: tuple[Form, ...] = ("loops", "xla", "pallas")

@@ -20,9 +20,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, UInt32
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import multiplies_wide
-from mrsa_jax._residues import divide_step, multiply_high, multiply_wide
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import multiplies_wide
+from mrsa_jax._core.residues import divide_step, multiply_high, multiply_wide
 
 # All primes lie between 2**30 and 2**32 / 3.5: 31 bits, and 3.5 p still fits in a word (`scale`).
 _LEAST, _MOST = 2**30, 1_227_133_513

@@ -1,6 +1,6 @@
-"""Threefry-2x32 in compiled loops: the words and keys of `_streams`, bit for bit.
+"""Threefry-2x32 in compiled loops: the words and keys of `streams`, bit for bit.
 
-Import inside functions only (see `mrsa_jax._compiled`). The twenty rounds are written out, so that
+Import inside functions only (see `_core.compiled`). The twenty rounds are written out, so that
 the compiler turns a loop over counters into vectors.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.compiled import compiled
 
 
 @compiled

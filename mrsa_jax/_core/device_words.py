@@ -8,10 +8,10 @@ import shutil
 
 import jax
 
-from mrsa_jax._cores import num_cores
-from mrsa_jax._device import memory_stats, platform
-from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._extras import how_to_install
+from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.device import memory_stats, platform
+from mrsa_jax._core.errors import ConfigurationError
+from mrsa_jax._core.extras import how_to_install
 
 _DRIVER = (pathlib.Path("/proc/driver/nvidia/version"), pathlib.Path("/dev/nvidia0"))
 _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")

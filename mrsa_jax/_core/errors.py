@@ -25,9 +25,13 @@ _NOT_WRITTEN = {
 class MrsaError(Exception):
     """Base of every exception that this package raises on purpose."""
 
+    __module__ = "mrsa_jax"  # where users find it
+
 
 class ConfigurationError(MrsaError, ValueError):
     """An argument or a setting breaks a rule; the message names argument, rule and value."""
+
+    __module__ = "mrsa_jax"  # where users find it
 
 
 class _FileError(MrsaError, OSError):
@@ -39,9 +43,13 @@ class _FileError(MrsaError, OSError):
 class DataNotFoundError(_FileError, FileNotFoundError):
     """A data set is not where it was looked for; the message says where and how to get it."""
 
+    __module__ = "mrsa_jax"  # where users find it
+
 
 class OutputExistsError(_FileError, FileExistsError):
     """An output directory holds something that this run would have to replace."""
+
+    __module__ = "mrsa_jax"  # where users find it
 
 
 class StoreError(_FileError):
@@ -101,7 +109,7 @@ def require(condition: bool, argument: str, rule: str, *values: Any) -> None:
         >>> require(5 <= 4, "cohort_size", "must be at most `N`", 5, 4)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `cohort_size` must be at most `N`; got 5 and 4
+        mrsa_jax.ConfigurationError: `cohort_size` must be at most `N`; got 5 and 4
     """
     if not condition:
         got = " and ".join(shortened(value) for value in values)
@@ -115,7 +123,7 @@ def require_methods(value: Any, argument: str, *names: str) -> None:
         >>> require_methods(5, "aggregator", "init", "aggregate")
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `aggregator` must have methods init, aggregate; got 5
+        mrsa_jax.ConfigurationError: `aggregator` must have methods init, aggregate; got 5
     """
     # mappings and sets have a method `update`, of another meaning
     has_all = all(callable(getattr(value, name, None)) for name in names)

@@ -1,13 +1,13 @@
 """Compiled elimination modulo a prime below 2**31, for searches on the CPU.
 
-Import inside functions only (see `_compiled`).
+Import inside functions only (see `_core.compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.compiled import compiled
 
 
 @compiled

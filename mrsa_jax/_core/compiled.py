@@ -26,7 +26,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 
-from mrsa_jax._device import chosen_form
+from mrsa_jax._core.device import chosen_form
 
 # ---- Compiles loops once, and refuses those in which uint64 meets signed integers, or a float
 # unasked.
@@ -36,7 +36,7 @@ from mrsa_jax._device import chosen_form
 # silence. Such a loop does not compile here, and none is loaded that was compiled without this
 # check, or with other loops or constants than today's.
 #
-# Import inside functions only (see `_compiled`).
+# Import inside functions only (see `_core.compiled`).
 
 types: Any = _types  # its stubs know half of it
 _COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)

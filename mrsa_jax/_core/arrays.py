@@ -1,7 +1,7 @@
 """Arrays from what users pass: the one place that rejects fractions, NaN and bad ranks.
 
 Matrices of integers may be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats
-that are whole numbers; nothing is ever rounded. Single numbers are checked by `_checks`.
+that are whole numbers; nothing is ever rounded. Single numbers are checked by `checks`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from jax import dtypes
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._checks import KNOWN, check_integer
-from mrsa_jax._errors import ConfigurationError, require, shortened
+from mrsa_jax._core.checks import KNOWN, check_integer
+from mrsa_jax._core.errors import ConfigurationError, require, shortened
 
 _RULE = "must hold bools or integers"
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._arrays import on_device
-from mrsa_jax._device import multiplies_wide
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import multiplies_wide
 
 # ---- Products and quotients of 32-bit words that need 64 bits, without 64-bit arrays.
 

@@ -1,6 +1,6 @@
 """ChaCha20 keystream as a compiled loop, for pads on the CPU (RFC 8439).
 
-Import inside functions only (see `_compiled`). Twenty rounds on sixteen words stand in one loop
+Import inside functions only (see `compiled`). Twenty rounds on sixteen words stand in one loop
 body, so that the compiler keeps eight or sixteen blocks side by side in vector registers; XLA's
 one-array-an-operation form writes each intermediate to memory.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._compiled import compiled
+from mrsa_jax._core.compiled import compiled
 
 LANES = 16
 """Blocks of a tile."""

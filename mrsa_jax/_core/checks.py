@@ -1,7 +1,7 @@
 """Checks of numbers that users give: each returns Python's own number, or raises naming it.
 
 The value comes first, then the argument's name, then the rule in words. Lists and arrays have
-their checks in `_arrays`; here nothing needs NumPy, so that configurations are checked without.
+their checks in `arrays`; here nothing needs NumPy, so that configurations are checked without.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._core.errors import nearest, require
 
 KNOWN = "must be known, not traced: call this outside `jit`, `vmap` and `shard_map`"
 """What is said of an argument that must not be traced."""
@@ -71,7 +71,7 @@ def check_count(
         >>> check_count(3.0, "num_classes", minimum=2)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `num_classes` must be an integer of at least 2; got 3.0
+        mrsa_jax.ConfigurationError: `num_classes` must be an integer of at least 2; got 3.0
     """
     if rule is None:
         own = f"an integer of at least {minimum}"
@@ -95,7 +95,7 @@ def check_known(value: Any, argument: str, known: Iterable[str], kind: str) -> s
         >>> check_known("mena", "statistic", ("mean", "median"), "a known statistic")
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `statistic` must be a known statistic: did you mean ...
+        mrsa_jax.ConfigurationError: `statistic` must be a known statistic: did you mean ...
     """
     names = tuple(known)
     rule = f"must be {kind}: {nearest(str(value), names)}"
@@ -171,7 +171,7 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
         >>> check_blind(True, "scheme", "power_of_choice:12")
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `scheme` must not look at what clients have learnt...
+        mrsa_jax.ConfigurationError: `scheme` must not look at what clients have learnt...
     """
     said = isinstance(depends_on_data, bool)
     rule = (
@@ -194,7 +194,7 @@ def check_least(config: Any, **least: int) -> None:
         >>> check_least(SimpleNamespace(rounds=0), rounds=1)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `rounds` must be at least 1; got 0
+        mrsa_jax.ConfigurationError: `rounds` must be at least 1; got 0
     """
     for name, bound in least.items():
         value = getattr(config, name)

@@ -7,4 +7,4 @@ import pathlib
 
 def packaged_file(name: str) -> pathlib.Path:
     """Return the path of a file in `data/files`."""
-    return pathlib.Path(__file__).parent / "data" / "files" / name
+    return pathlib.Path(__file__).parents[1] / "data" / "files" / name

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax._untrusted import printable
+from mrsa_jax._core.untrusted import printable
 
 _MOST_CHARACTERS = 120
 _MOST_ROWS = 40

@@ -19,8 +19,8 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, MrsaError, require, shortened
-from mrsa_jax._sources import PLUGIN, code_of, file_of, module_sources
+from mrsa_jax._core.errors import ConfigurationError, MrsaError, require, shortened
+from mrsa_jax._core.sources import PLUGIN, code_of, file_of, module_sources
 
 # ---- What registries of schemes, graphs and availability models know of a user's own; no JAX here.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, MrsaError
+from mrsa_jax._core.errors import ConfigurationError, MrsaError
 
 _TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
 EXTRAS = {
@@ -56,7 +56,7 @@ def needed(module: str, extra: str, rule: str, kind: type[MrsaError] = Configura
         >>> needed("nowhere", "dask", "`workers` must be left out where dask is missing")
         Traceback (most recent call last):
             ...
-        mrsa_jax._errors.ConfigurationError: `workers` must be left out where dask is missing (No
+        mrsa_jax.ConfigurationError: `workers` must be left out where dask is missing (No
         module named 'nowhere'): pip install 'distributed>=2025.1'
     """
     try:
