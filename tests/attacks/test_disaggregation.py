@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.streams import as_key
 from mrsa_jax.attacks import CountView, _disaggregation as inner, disaggregation
 
 
@@ -154,7 +155,7 @@ def test_who_never_or_always_took_part() -> None:
 
 def test_projected_sums_keep_their_column_space() -> None:
     view = _view(_rounds(16, 4, 2, 1, 11), dim=500)
-    narrow = inner._narrowed(view.aggregates, mj._streams.as_key(0))
+    narrow = inner._narrowed(view.aggregates, as_key(0))
     assert narrow.shape == (16, 64)
     both = np.linalg.matrix_rank(np.concatenate([narrow, view.aggregates], axis=1))
     assert both == np.linalg.matrix_rank(narrow) == 4

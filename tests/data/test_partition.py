@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core.streams import as_key
 from mrsa_jax.data import _partition
 
 Partition = Callable[..., "mj.data.ClientData"]
@@ -137,7 +138,7 @@ def test_deterministic_in_the_seed(name: str) -> None:
     dataset = _dataset([30, 30])
     first, again, other = (_PARTITIONS[name](seed, dataset, 6) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.indices, again.indices)
-    same_key = _PARTITIONS[name](mj._streams.as_key(1), dataset, 6)
+    same_key = _PARTITIONS[name](as_key(1), dataset, 6)
     np.testing.assert_array_equal(first.indices, same_key.indices)
     assert first.indices.shape != other.indices.shape or bool(
         (np.asarray(first.indices) != np.asarray(other.indices)).any()

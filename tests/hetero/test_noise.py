@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.hetero import decode, encode, segment_average, segment_layout
 
 RANGE = (-1.0, 1.0)
@@ -32,7 +33,7 @@ def terms_of(noise) -> np.ndarray:
     for segment, (start, stop) in enumerate(_layout().bounds):
         for slot in range(N):
             step = 2.0 / (int(_layout().levels_of()[segment, slot]) - 1)
-            key = mj._streams.fold(_key(), slot, segment, 0, int(mj._streams.Stream.NOISE))
+            key = fold(_key(), slot, segment, 0, int(Stream.NOISE))
             own = noise.on(float(np.float32(step)))
             drawn[slot, start:stop] = own.sample(key, (stop - start,))
     return np.asarray(codes, np.int64) + drawn

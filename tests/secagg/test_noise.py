@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.quantize import lattice, stochastic
 from mrsa_jax.quantize.wrapping import has_left, lifted, wrap_probability
@@ -55,10 +56,7 @@ def test_residues_stand_for_the_integers_of_a_window() -> None:
 def draws_of(noise, quantizer, width) -> np.ndarray:
     """Draw each client's noise from its own key: the path that a seed means."""
     own = noise.on(float(quantizer.step))
-    keys = [
-        mj._streams.fold(_key(), client, int(mj._streams.Stream.NOISE))
-        for client in _ids().tolist()
-    ]
+    keys = [fold(_key(), client, int(Stream.NOISE)) for client in _ids().tolist()]
     return np.stack([np.asarray(own.sample(key, (width,)), np.int64) for key in keys])
 
 

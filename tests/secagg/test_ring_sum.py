@@ -226,7 +226,7 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
                 assert not total.any()
 
 
-@pytest.mark.parametrize("form", mj._device.FORMS)
+@pytest.mark.parametrize("form", _device.FORMS)
 def test_a_slot_named_as_its_own_neighbour_makes_no_pad(form):
     """As inside a program of rounds, where the number of edges is no shape."""
     plan, inputs = PLANS["mixed"], inputs_for(PLANS["mixed"])
