@@ -22,6 +22,7 @@
 - `packaged`: Files that this package holds; `data/files/README.md` says whose they are.
 - `plugins`: A user's files and modules that register schemes and attacks.
 - `prime`: Arithmetic modulo a 31-bit prime on uint32 arrays, made for elimination.
+- `registry`: Members of a family by name: schemes, graphs and availability models.
 - `residues`: Integers of any size modulo a prime, or numbered; words of residues.
 - `round_rules`: What the server learns from one round of the protocol: rules as values.
 - `sealed`: Arrays in one .npz with a digest of it at its end.

@@ -6,146 +6,16 @@ was sent by somebody else is data.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
-import inspect
-import math
 import os
 import pathlib
-import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from mrsa_jax._core.errors import ConfigurationError, MrsaError, require, shortened
-from mrsa_jax._core.sources import PLUGIN, code_of, file_of, module_sources
-
-# ---- What registries of schemes, graphs and availability models know of a user's own; no JAX here.
-
-
-def own_row(
-    name: str,
-    factory: Callable[..., Any],
-    label: str | Callable[..., str] | None,
-    papers: str | Sequence[str],
-    *,
-    argument: str,
-    nouns: str,
-    given: Sequence[str],
-    taken: Collection[str],
-) -> dict[str, Any]:
-    """Return what every registry's row holds of a user's own: how it is written, shown, cited.
-
-    Args:
-        name: As it is registered.
-        factory: Takes what is given, and parameters by their place.
-        label: What tables and figures show, or what makes it from the parameters.
-        papers: Keys or BibTeX.
-        argument: The setting that names it.
-        nouns: What the package's own are called.
-        given: What the factory takes first, in words.
-        taken: Names of the package's own.
-
-    Returns:
-        `label`, `read` (what is written, and its parts behind the name -> parameters), `fields`
-        (their names), `papers`, and `code` (digests of the code of whoever called the caller).
-
-    Raises:
-        ConfigurationError: Naming the first argument that breaks a rule.
-    """
-    good = isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None
-    require(good, "name", "must be lower-case letters, digits and underscores", name)
-    require(name not in taken, "name", f"must be none of the package's own {nouns}", name)
-    words = f"{', '.join(given)} and parameters"
-    require(callable(factory), "factory", f"must be a function of {words}", factory)
-    fields, least, most = _parameters(factory, len(given), f"must take {words} by their place")
-    good = label is None or isinstance(label, str) or callable(label)
-    require(good, "label", "must be text or a function that returns it", label)
-    keys = (papers,) if isinstance(papers, str) else tuple(papers)
-    require(all(isinstance(key, str) for key in keys), "papers", "must be text", papers)
-
-    def read(text: str, rest: list[str]) -> tuple[Any, ...]:
-        form = ":".join([name, *map(str.upper, fields)])
-        require(least <= len(rest) <= most, argument, f"must be written {form}", text)
-        return tuple(map(_value, rest))
-
-    caller = sys._getframe(2).f_globals.get("__name__", "__main__")
-    return {
-        "label": label if callable(label) else label_of_words(label or name),
-        "read": read,
-        "fields": fields,
-        "papers": keys,
-        "code": code_of(factory, caller, loading()),
-    }
-
-
-def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
-    """Return what a user's factory makes; what it raises is told as a fault of the factory."""
-    try:
-        return factory(*values)
-    except MrsaError:
-        raise
-    except Exception as error:  # a user's code raises what it likes
-        got = ", ".join(map(shortened, values))
-        raise ConfigurationError(
-            f"`factory` must make {what}; of ({got}) it raised {type(error).__name__}: {error}"
-        ) from error
-
-
-def check_pytree(value: Any, argument: str) -> None:
-    """Raise if a scheme is no pytree, saying what its class needs to be one."""
-    import jax
-
-    rule = (
-        "must be a pytree, so that its numbers pass through compiled programs: put "
-        "@jax.tree_util.register_dataclass over @dataclasses.dataclass(frozen=True) before its "
-        'class, and `= dataclasses.field(metadata={"static": True})` behind its sizes'
-    )
-    require(not jax.tree_util.all_leaves([value]), argument, rule, value)
-
-
-def written(parameter: Any) -> str:
-    """Return a parameter as flags and files write it."""
-    return f"{parameter:g}" if isinstance(parameter, float) else str(parameter)
-
-
-def label_of_words(words: str) -> Callable[..., str]:
-    """Return the label of words and, in parentheses, parameters."""
-
-    def label(*parameters: Any) -> str:
-        shown = [getattr(own, "label", None) or written(own) for own in parameters]
-        return f"{words} ({', '.join(shown)})" if shown else words
-
-    return label
-
-
-def _parameters(
-    factory: Callable[..., Any], given: int, rule: str
-) -> tuple[tuple[str, ...], int, int | float]:
-    """Return the names of a factory's parameters behind the given; how many it needs, and takes."""
-    own = list(inspect.signature(factory).parameters.values())
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in own)
-    places = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    needed = [p for p in own if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
-    require((len(places) >= given or takes_any) and not needed, "factory", rule, factory)
-    behind = places[given:]
-    least = sum(p.default is p.empty for p in behind)
-    return tuple(p.name for p in behind), least, math.inf if takes_any else len(behind)
-
-
-def _value(text: str) -> Any:
-    """Return text as an integer or a finite real number where it is one."""
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            if math.isfinite(kind(text)):
-                return kind(text)
-    return text
-
-
-# ---- Files and modules of a user's that register schemes; they run with the rights of who names
-# them.
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.sources import PLUGIN, file_of, module_sources
 
 _LOADED: dict[str, dict[str, str]] = {}  # digests of each one's own text and its neighbours'
 _loading: list[str] = []

@@ -12,8 +12,8 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
-from mrsa_jax._core.plugins import check_pytree, made, own_row
+from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_jax._core.registry import check_pytree, made, no_parameters, own_row, read_member
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,84 +26,88 @@ class Row:
     """What a name stands for.
 
     Attributes:
-        form: How it is written.
-        read: (parts behind the name, dropout rates) -> parameters, None where these are ill-formed;
-            raises where they do not fit the rates.
         build: (each client's rate float32[N], rates as given, each client's place among as many as
             asked for, *parameters) -> model, and each client's rate in the long run.
+        rule: What the text must be, where it has parameters.
+        read: Parts behind the name -> parameters; there are none.
+        check: (rates as given, *parameters) -> None; raises where they do not fit each other.
         is_by_client: Whether each client may have a rate of its own, as where these go by label.
         papers: Keys of papers, or BibTeX entries.
         code: () -> digests of a user's code, by module; the package's own has its version.
     """
 
-    form: str
-    read: Callable[[list[str], Sequence[float]], tuple[Any, ...] | None]
     build: Callable[..., tuple[Availability, np.ndarray]]
+    rule: str = ""
+    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
+    check: Callable[..., None] = lambda rates, *parameters: None
     is_by_client: bool = False
     papers: tuple[str, ...] = ()
     code: Callable[[], dict[str, str]] = dict
 
 
-def parse_availability(text: str, dropout_rates: Sequence[float]) -> tuple[str, tuple[Any, ...]]:
-    """Return the name and the parameters of a model as written in flags and files.
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """An availability model as named in flags and files.
 
-    Args:
-        text: `independent`, `markov:ROUNDS`, `cyclic`, `diurnal:AMPLITUDE:PERIOD` or
-            `replay:FILE[:random|:absent]`, or one that `register` has added.
-        dropout_rates: That it is to have.
-
-    Raises:
-        ConfigurationError: For an unknown name (naming the nearest), a missing or bad number, or
-            one that does not fit the rates.
-
-    Examples:
-        >>> parse_availability("markov:5", (0.1, 0.5))
-        ('markov', (5.0,))
+    Attributes:
+        row: What is known of its name.
+        parameters: What follows the name, read.
     """
-    name, *rest = str(text).split(":")
-    if name not in ROWS:
-        hint = nearest(name, ROWS)
-        raise ConfigurationError(f"`availability` must be a known model; got {text!r}; {hint}")
-    row = ROWS[name]
-    try:
-        found = row.read(rest, dropout_rates)
-    except ValueError as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        found = None
-    if found is None:
-        raise ConfigurationError(f"`availability` must be written {row.form}; got {text!r}")
-    return name, found
+
+    row: Row
+    parameters: tuple[Any, ...] = ()
+
+    @staticmethod
+    def parse(text: str, dropout_rates: Sequence[float] | None = None) -> Model:
+        """Read a model as written in flags and files, and check that it fits its rates, if any.
+
+        The form is `independent`, `markov:ROUNDS`, `cyclic`, `diurnal:AMPLITUDE:PERIOD`,
+        `replay:FILE[:random|:absent]`, or the name of one that `register` has added.
+
+        Raises:
+            ConfigurationError: For an unknown name (naming the nearest), a missing or bad number,
+                or one that does not fit the rates.
+
+        Examples:
+            >>> Model.parse("markov:5", (0.1, 0.5)).parameters
+            (5.0,)
+        """
+        name, parameters = read_member(text, ROWS, "availability", "model")
+        if dropout_rates is not None:
+            ROWS[name].check(dropout_rates, *parameters)
+        return Model(ROWS[name], parameters)
 
 
-def _no_parameters(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...] | None:
-    return None if rest else ()
-
-
-def _absence(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...] | None:
+def _absence(rest: list[str]) -> tuple[Any, ...]:
     (absence,) = map(float, rest)
-    if not (math.isfinite(absence) and absence >= 1):
-        return None
+    if not 1 <= absence < math.inf:
+        raise ValueError
+    return (absence,)
+
+
+def _fits_absence(rates: Sequence[float], absence: float) -> None:
     for rate in rates:  # shorter absences cannot make up the rate
         rule = "must give a mean absence of at least p / (1 - p) rounds for a dropout rate of p"
         fits = rate == 1 or absence >= rate / (1 - rate) - 1e-9
         require(fits, "availability", rule, absence, rate)
-    return (absence,)
 
 
-def _wave(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...] | None:
+def _wave(rest: list[str]) -> tuple[Any, ...]:
     first, second = rest
     amplitude, period = float(first), int(second)
     if period < 1 or not math.isfinite(amplitude):
-        return None
+        raise ValueError
+    return amplitude, period
+
+
+def _fits_wave(rates: Sequence[float], amplitude: float, period: int) -> None:
     require(len(rates) == 1, "dropout_rates", "must be one rate for a diurnal model", rates)
     rule = "must give an amplitude between 0 and min(p, 1 - p) for a dropout rate of p"
     fits = 0 <= amplitude <= min(rates[0], 1 - rates[0])
     require(fits, "availability", rule, amplitude, rates[0])
-    return amplitude, period
 
 
-def _recorded(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...] | None:
+def _recorded(rest: list[str]) -> tuple[Any, ...]:
     mode = rest.pop() if rest and rest[-1] in ("random", "absent") else ""
     path = pathlib.Path(":".join(rest))
     rule = "must name an existing .npy file of booleans [rounds, clients]"
@@ -182,7 +186,7 @@ def register(
         >>> int(mj.study.run(study)["skipped"].sum())
         0
     """
-    own = own_row(name, factory, None, papers, argument="availability", nouns="models",
+    own = own_row(name, factory, None, papers, nouns="models",
                   given=("each client's dropout rate",), taken=BUILT_IN)  # fmt: skip
 
     def build(each: Any, rates: Sequence[float], places: Any, *parameters: Any) -> Any:
@@ -194,20 +198,23 @@ def register(
         check_pytree(model, "availability")
         return model.for_clients(len(each)), getattr(model, "dropout_rates", each)
 
-    def read(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...]:
-        parameters: tuple[Any, ...] = own["read"](":".join([name, *rest]), rest)
-        return parameters
-
-    ROWS[name] = Row("", read, build, True, own["papers"], own["code"])
+    ROWS[name] = Row(
+        build, own["rule"], own["read"], is_by_client=True, papers=own["papers"], code=own["code"]
+    )
 
 
 ROWS: dict[str, Row] = {
-    "independent": Row("independent", _no_parameters, _independent, is_by_client=True),
-    "markov": Row("markov:ROUNDS, the mean length of an absence, at least 1", _absence, _markov,
-                  is_by_client=True),
-    "cyclic": Row("cyclic", _no_parameters, _cyclic),
-    "diurnal": Row("diurnal:AMPLITUDE:PERIOD", _wave, _diurnal),
-    "replay": Row("replay:FILE, replay:FILE:random or replay:FILE:absent", _recorded, _replay),
-}  # fmt: skip
+    "independent": Row(_independent, is_by_client=True),
+    "markov": Row(
+        _markov,
+        "must be written markov:ROUNDS, the mean length of an absence, at least 1",
+        _absence,
+        _fits_absence,
+        is_by_client=True,
+    ),
+    "cyclic": Row(_cyclic),
+    "diurnal": Row(_diurnal, "must be written diurnal:AMPLITUDE:PERIOD", _wave, _fits_wave),
+    "replay": Row(_replay, read=_recorded),
+}
 """Models by the name that flags and files use."""
 BUILT_IN = tuple(ROWS)

@@ -11,19 +11,13 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
-from mrsa_jax._core.plugins import check_pytree, made, own_row
+from mrsa_jax._core.errors import require
+from mrsa_jax._core.registry import check_pytree, made, no_parameters, own_row, read_member
 
 if TYPE_CHECKING:
     from mrsa_jax.graphs._lists import GraphModel
 
 _SECAGG = ("bonawitz2017practical", "shamir1979share")
-
-
-def _nothing(text: str, rest: list[str]) -> tuple[Any, ...]:
-    name = text.split(":")[0]
-    require(not rest, "graph", f"must be plain {name!r} (its number is a setting)", text)
-    return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +34,8 @@ class Row:
             of others.
         is_complete: Whether all are joined with all, whoever is lost.
         is_connected: degree -> whether it never falls apart while nobody is lost.
-        read: What is written, and its parts behind the name -> parameters; there are none.
+        rule: What the text must be, where it is not plain or its number is a setting.
+        read: Parts behind the name -> parameters; there are none.
         fields: Names of the parameters.
         papers: Keys of papers, or BibTeX entries.
         code: () -> digests of a user's code, by module; the package's own has its version.
@@ -53,7 +48,8 @@ class Row:
     chance: Callable[..., float | None] = lambda *parameters: None
     is_complete: bool = False
     is_connected: Callable[[int], bool] = lambda degree: False
-    read: Callable[[str, list[str]], tuple[Any, ...]] = _nothing
+    rule: str = ""
+    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
     fields: tuple[str, ...] = ()
     papers: tuple[str, ...] = _SECAGG
     code: Callable[[], dict[str, str]] = dict
@@ -83,11 +79,8 @@ class Graph:
             >>> Graph.parse("complete").label
             'complete graph (SecAgg)'
         """
-        name, *rest = str(text).split(":")
-        if name not in ROWS:
-            hint = nearest(name, ROWS)
-            raise ConfigurationError(f"`graph` must be a known graph; got {name!r}; {hint}")
-        return Graph(ROWS[name], ROWS[name].read(text, rest))
+        name, parameters = read_member(text, ROWS, "graph", "graph")
+        return Graph(ROWS[name], parameters)
 
     @property
     def label(self) -> str:
@@ -141,7 +134,7 @@ def register(
         >>> mj.study.validate(mj.study.SimulateConfig(protocol=protocol))
     """
     given = ("the number of clients",)
-    own = own_row(name, factory, label, papers, argument="graph", nouns="graphs", given=given,
+    own = own_row(name, factory, label, papers, nouns="graphs", given=given,
                   taken=BUILT_IN)  # fmt: skip
 
     def build(num_clients: int, *parameters: Any) -> Any:
@@ -179,6 +172,7 @@ ROWS: dict[str, Row] = {
         lambda chance: f"Erdős–Rényi graph (CCESA), p = {chance:.4g}",
         "connection_probability",
         chance=lambda chance: float(chance),
+        rule="must be plain 'erdos_renyi' (its number is the setting connection_probability)",
         papers=("choi2020communication", *_SECAGG),
     ),
     "harary": Row(
@@ -187,6 +181,7 @@ ROWS: dict[str, Row] = {
         "degree",
         degree=lambda n, degree: int(degree),
         is_connected=lambda degree: degree >= 2,
+        rule="must be plain 'harary' (its number is the setting degree)",
         papers=("bell2020secure", "harary1962maximum", *_SECAGG),
     ),
     "random_regular": Row(
@@ -194,6 +189,7 @@ ROWS: dict[str, Row] = {
         lambda degree: f"random {degree}-regular graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),
+        rule="must be plain 'random_regular' (its number is the setting degree)",
         papers=("bell2020secure", *_SECAGG),
     ),
 }

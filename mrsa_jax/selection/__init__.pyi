@@ -14,14 +14,13 @@ from ._metrics import (
     aggregation_cardinality as aggregation_cardinality,
     fairness_gap as fairness_gap,
 )
-from ._own_schemes import register as register
 from ._population import (
     changing_population as changing_population,
     form_blocks as form_blocks,
     rollout_population as rollout_population,
 )
 from ._power_of_choice import power_of_choice as power_of_choice
-from ._registry import Scheme as Scheme
+from ._registry import Scheme as Scheme, register as register
 from ._rollout import (
     rollout as rollout,
     rollout_metrics as rollout_metrics,

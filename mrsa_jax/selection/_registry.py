@@ -7,26 +7,25 @@ Nothing here imports JAX: settings are read and checked without it.
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.errors import ConfigurationError, nearest, require
-from mrsa_jax._core.plugins import label_of_words, written
+from mrsa_jax._core.registry import (
+    label_of_words,
+    made,
+    no_parameters,
+    own_row,
+    read_member,
+    written,
+)
 from mrsa_jax.selection._checks import Fairness, check_grids
 
 if TYPE_CHECKING:
     from mrsa_jax._core.selector import Selector
 
 _MULTIROUND = ("so2023securing",)
-
-
-def _nothing(text: str, rest: list[str]) -> tuple[Any, ...]:
-    name = text.split(":")[0]
-    require(not rest, "scheme", f"must be plain {name!r} (it has no parameter)", text)
-    return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +35,8 @@ class Row:
     Attributes:
         build: (num_clients, cohort_size, *parameters) -> the selector.
         label: parameters -> what tables and figures show; of none, what all of the name share.
-        read: What is written, and its parts behind the name -> parameters; there are none.
+        rule: What the text must be, where it has parameters.
+        read: Parts behind the name -> parameters; there are none.
         fields: Names of the parameters, by which axes of a sweep fill them.
         check: (num_clients, cohort_size, scheme) -> None; raises where it cannot be built.
         varies: (num_clients, cohort_size, *parameters) -> whether cohorts differ in size.
@@ -48,7 +48,8 @@ class Row:
 
     build: Callable[..., Any]
     label: Callable[..., str]
-    read: Callable[[str, list[str]], tuple[Any, ...]] = _nothing
+    rule: str = ""
+    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
     fields: tuple[str, ...] = ()
     check: Callable[[int, int, Scheme], None] = lambda n, k, scheme: None
     varies: Callable[..., bool] = lambda n, k, *parameters: False
@@ -124,12 +125,7 @@ class Scheme:
             >>> Scheme.parse("minimum_separation:2:weighted").label
             'Minimum separation (2, Weighted random)'
         """
-        name, *rest = str(text).split(":")
-        if name not in ROWS:
-            raise ConfigurationError(
-                f"`scheme` must be a known scheme; got {name!r}; {_hint(str(text))}"
-            )
-        return Scheme(name, ROWS[name].read(text, rest))
+        return Scheme(*read_member(text, ROWS, "scheme", "scheme"))
 
     @staticmethod
     def label_of(text: Any) -> Any:
@@ -181,24 +177,19 @@ class Scheme:
         return text
 
 
-def _hint(text: str) -> str:
-    """Return what may have been meant by a scheme that there is not."""
-    if "," in text:
-        return f"several are set apart by blanks: {' '.join(text.replace(',', ' ').split())}"
-    words = {name.replace("_", " "): name for name in ROWS}
-    words |= {row.label().lower(): name for name, row in ROWS.items()}
-    plain = text.lower().split(":")[0].split(" (")[0].replace("_", " ")
-    close = difflib.get_close_matches(plain, words, 1, 0.5)
-    return nearest(words[close[0]] if close else text, ROWS)
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _blocks(text: str, rest: list[str]) -> tuple[Any, ...]:
-    rule = f"must give a privacy target, as in '{text.split(':')[0]}:4'"
-    require(1 <= len(rest) <= 2 and rest[0].isdecimal(), "scheme", rule, text)
-    target, (fairness, *_) = int(rest[0]), [*rest[1:], "least_used"]
+def _whole(text: str, least: int = 1) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError
+    return int(text)
+
+
+def _blocks(rest: list[str]) -> tuple[Any, ...]:
+    target, (fairness, *more) = _whole(rest[0], 0) if rest else -1, [*rest[1:], "least_used"]
+    if target < 0 or len(more) > 1:
+        raise ValueError
     known = typing.get_args(Fairness)
     if fairness not in known:
         raise ConfigurationError(
@@ -207,42 +198,33 @@ def _blocks(text: str, rest: list[str]) -> tuple[Any, ...]:
     return (target,) if fairness == "least_used" else (target, fairness)
 
 
-def _chances(most: int | float, example: str) -> Callable[[str, list[str]], tuple[Any, ...]]:
-    def read(text: str, rest: list[str]) -> tuple[Any, ...]:
-        try:
-            values = tuple(float(part) for part in rest)
-        except ValueError:
-            values = (math.nan,)
-        good = 1 <= len(values) <= most and all(0 < value <= 1 for value in values)
-        require(good, "scheme", f"must give {example}", text)
-        return values
-
-    return read
+def _chances(rest: list[str]) -> tuple[Any, ...]:
+    values = tuple(map(float, rest))
+    if not values or not all(0 < value <= 1 for value in values):
+        raise ValueError
+    return values
 
 
-def _count(text: str, rest: list[str], rule: str) -> int:
-    require(bool(rest) and rest[0].isdecimal() and int(rest[0]) >= 1, "scheme", rule, text)
-    return int(rest[0])
+def _chance(rest: list[str]) -> tuple[Any, ...]:
+    (part,) = rest
+    return _chances([part])
 
 
-def _candidates(text: str, rest: list[str]) -> tuple[Any, ...]:
-    rule = "must give a number of candidates, as in 'power_of_choice:24'"
-    require(len(rest) == 1, "scheme", rule, text)
-    return (_count(text, rest, rule),)
+def _candidates(rest: list[str]) -> tuple[Any, ...]:
+    (number,) = map(_whole, rest)
+    return (number,)
 
 
-def _bins(text: str, rest: list[str]) -> tuple[Any, ...]:
-    rule = "must give a number of bins from 1 to 2^16, as in 'balls_in_bins:10'"
-    require(len(rest) == 1, "scheme", rule, text)
-    bins = _count(text, rest, rule)
-    require(bins <= 2**16, "scheme", rule, text)
+def _bins(rest: list[str]) -> tuple[Any, ...]:
+    (bins,) = map(_whole, rest)
+    if bins > 2**16:
+        raise ValueError
     return (bins,)
 
 
-def _separated(text: str, rest: list[str]) -> tuple[Any, ...]:
-    rule = "must give rounds and a scheme, as in 'minimum_separation:3:uniform'"
-    require(len(rest) >= 2, "scheme", rule, text)
-    return _count(text, rest, rule), Scheme.parse(":".join(rest[1:]))
+def _separated(rest: list[str]) -> tuple[Any, ...]:
+    rounds, name, *more = rest
+    return _whole(rounds), Scheme.parse(":".join([name, *more]))
 
 
 # --- checking -------------------------------------------------------------------------------------
@@ -344,6 +326,7 @@ ROWS: dict[str, Row] = {
     "batch_partitioning": Row(
         _by_name("batch_partitioning"),
         _blocks_label("Multi-RoundSecAgg"),
+        "must give a privacy target, as in 'batch_partitioning:4'",
         _blocks,
         ("privacy_target", "fairness"),
         _whole_blocks,
@@ -351,6 +334,7 @@ ROWS: dict[str, Row] = {
     "crossing_partitions": Row(
         _crossing,
         _blocks_label("Crossing partitions"),
+        "must give a privacy target, as in 'crossing_partitions:4'",
         _blocks,
         ("privacy_target", "fairness"),
         _whole_grids,
@@ -358,24 +342,28 @@ ROWS: dict[str, Row] = {
     "bernoulli": Row(
         _poisson,
         label_of_words("Bernoulli"),
-        _chances(1, "a probability in (0, 1], as in 'bernoulli:0.1'"),
+        "must give a probability in (0, 1], as in 'bernoulli:0.1'",
+        _chance,
         varies=lambda n, k, *chances: True,
     ),
     "poisson": Row(
         _poisson,
         label_of_words("Poisson"),
-        _chances(math.inf, "probabilities in (0, 1], as in 'poisson:0.05:0.2'"),
+        "must give probabilities in (0, 1], as in 'poisson:0.05:0.2'",
+        _chances,
         varies=lambda n, k, *chances: True,
     ),
     "balls_in_bins": Row(
         _balls_in_bins,
         label_of_words("Balls in bins"),
+        "must give a number of bins from 1 to 2^16, as in 'balls_in_bins:10'",
         _bins,
         varies=lambda n, k, bins: True,
     ),
     "power_of_choice": Row(
         _power_of_choice,
         label_of_words("Power of choice"),
+        "must give a number of candidates, as in 'power_of_choice:24'",
         _candidates,
         check=_enough_candidates,
         depends_on_data=lambda n, k, candidates: True,
@@ -384,6 +372,7 @@ ROWS: dict[str, Row] = {
     "minimum_separation": Row(
         _separation,
         label_of_words("Minimum separation"),
+        "must give rounds and a scheme, as in 'minimum_separation:3:uniform'",
         _separated,
         check=lambda n, k, scheme: scheme.parameters[1].check(n, k),
         varies=lambda n, k, rounds, inner: inner.varies(n, k),
@@ -392,3 +381,61 @@ ROWS: dict[str, Row] = {
 }
 """Every scheme by the name that flags and files use."""
 BUILT_IN = tuple(ROWS)
+
+
+def register(
+    name: str,
+    factory: Callable[..., Selector],
+    *,
+    label: str | Callable[..., str] | None = None,
+    papers: str | Sequence[str] = (),
+) -> None:
+    """Add a selection scheme of your own, which flags, files, sweeps and `cite` then know.
+
+    It is written as the package's schemes are: `name`, or `name:3:0.5` where the factory takes
+    parameters behind N and K. A sweep's axes `privacy_target` and `fairness` fill parameters of
+    these names. On the command line, `--plugin FILE.py` runs the file that registers it.
+    Registering a name again replaces it, so that a notebook's cell can run twice.
+
+    Args:
+        name: Lower-case letters, digits and underscores; none of the package's own.
+        factory: `(num_clients, cohort_size, *parameters) -> selector`, a `Selector` that is a
+            pytree. Parameters are an int or a float where they are written as one, else text;
+            a `ConfigurationError` that it raises is shown as the settings' own. If its class does
+            not say `depends_on_data = False`, a training with noise is refused.
+        label: What tables and figures show, followed by the parameters in parentheses; or what
+            makes all of it from the parameters; `name` when None.
+        papers: BibTeX entries for `cite`, or keys of papers that it knows.
+
+    Raises:
+        ConfigurationError: If the name is taken or ill-formed, or the factory cannot take N and K.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> register("pairs", lambda n, k: mj.selection.batch_partitioning(n, k, 2), label="Pairs")
+        >>> study = mj.study.SimulateConfig(rounds=9, trials=2, schemes=("pairs",))
+        >>> mj.study.run(study).mrsa.table()[["scheme", "strong_privacy"]].values.tolist()
+        [['Pairs', 2]]
+    """
+    given = ("the number of clients", "the cohort size")
+    own = own_row(name, factory, label, papers, nouns="schemes", given=given,
+                  taken=BUILT_IN)  # fmt: skip
+
+    def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
+        from mrsa_jax._core.selector import check_selector
+
+        found = made(factory, "a selector", num_clients, cohort_size, *parameters)
+        selector = check_selector(found)
+        rule = f"must make a selector over {num_clients} clients"
+        require(selector.num_clients == num_clients, "factory", rule, selector.num_clients)
+        return selector
+
+    ROWS[name] = Row(
+        build,
+        check=lambda n, k, scheme: build(n, k, *scheme.parameters),
+        varies=lambda n, k, *parameters: not hasattr(build(n, k, *parameters), "cohort_size"),
+        depends_on_data=lambda n, k, *parameters: getattr(
+            build(n, k, *parameters), "depends_on_data", None
+        ),
+        **own,
+    )

@@ -15,7 +15,7 @@ from mrsa_jax._core.checks import POSITIVE, check_least, check_number
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.html import Shown
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.availability._registry import parse_availability
+from mrsa_jax.availability._registry import Model
 from mrsa_jax.study._config import PopulationConfig, check_seed, check_sizes, parse_scheme
 
 if TYPE_CHECKING:
@@ -184,6 +184,6 @@ def _check_population(config: Any) -> None:
     check_sizes(config)
     for rate in config.dropout_rates:
         require(0 <= rate < 1, "dropout_rates", "must lie in [0, 1)", rate)
-    parse_availability(config.availability, config.dropout_rates)
+    Model.parse(config.availability, config.dropout_rates)
     for text in config.schemes:
         parse_scheme(text).check(config.num_clients, config.cohort_size)

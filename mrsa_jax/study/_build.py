@@ -15,7 +15,7 @@ from mrsa_jax._core.device import platform
 from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.streams import Stream, as_key, fold
-from mrsa_jax.availability._registry import ROWS, parse_availability
+from mrsa_jax.availability._registry import Model
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.study._config import (
     DataConfig,
@@ -209,7 +209,7 @@ def build_online(
     `clients` are needed where rates follow from their labels.
     """
     given = population.dropout_rates
-    name, parameters = parse_availability(population.availability, given)
+    model = Model.parse(population.availability, given)
     rates = build_rates(seed, population, clients)
 
     def places(count: int) -> np.ndarray:  # dealt out as rates are
@@ -218,7 +218,7 @@ def build_online(
         )
         return np.rint(build_rates(seed, shares) * count).astype(np.int32)
 
-    return ROWS[name].build(rates, given, places, *parameters)
+    return model.row.build(rates, given, places, *model.parameters)
 
 
 def expected_cardinality(

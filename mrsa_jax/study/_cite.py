@@ -17,6 +17,7 @@ from typing import Any
 
 from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax._core.flags import Cites
+from mrsa_jax._core.registry import read_member
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import _registry as graphs
@@ -254,8 +255,9 @@ def _of_text(text: str) -> Iterator[_Found]:
     if row is None:
         yield from _row(others[text], text)
         return
-    if rest:
-        row.read(text, rest)  # says what is wrong with its numbers
+    for argument, (_, rows) in _ROWS.items():
+        if rest and name in rows:
+            read_member(text, rows, argument, argument)  # says what is wrong with its numbers
     yield from _row((what, row.papers), text)
 
 

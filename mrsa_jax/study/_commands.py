@@ -17,7 +17,7 @@ from mrsa_jax._core.flags import Cites, Count, File, Folder, Name, Number
 from mrsa_jax._core.html import Shown
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.untrusted import start_of
-from mrsa_jax.availability._registry import parse_availability
+from mrsa_jax.availability._registry import Model
 from mrsa_jax.study._config import check_seed, parse_scheme
 from mrsa_jax.study._tables import validate_graph
 
@@ -268,7 +268,7 @@ def check_advise(config: AdviseConfig) -> None:
             check_number(value, name, "must be a finite number of at least 1", 1.0)
     if config.num_clients is not None:
         check_cohort(config.num_clients, config.cohort_size)
-    parse_availability(config.availability, config.dropout_rate or (0.0,))
+    Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:
         parse_scheme(text)
     alone = config.out is None and config.overwrite

@@ -25,7 +25,7 @@ from mrsa_jax._core.checks import (
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.html import Shown
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.availability._registry import ROWS, parse_availability
+from mrsa_jax.availability._registry import Model
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study._load import to_dict
@@ -326,9 +326,9 @@ def _validate_population(population: PopulationConfig) -> None:
     check_sizes(population)
     for rate in population.dropout_rates:
         check_chance(rate, "dropout_rates")
-    name, _ = parse_availability(population.availability, population.dropout_rates)
+    model = Model.parse(population.availability, population.dropout_rates)
     rule = "must be independent or markov with rates by label"
-    alike = population.assignment != "by_label" or ROWS[name].is_by_client
+    alike = population.assignment != "by_label" or model.row.is_by_client
     require(alike, "availability", rule, population.availability)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.errors import ConfigurationError, require, shortened
-from mrsa_jax._core.plugins import own_row
+from mrsa_jax._core.registry import own_row
 from mrsa_jax.selection import Fairness
 from mrsa_jax.study import attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
@@ -237,7 +237,7 @@ def register_attack(
     Raises:
         ConfigurationError: If the name is taken or ill-formed, or the settings are of no class.
     """
-    own = own_row(name, run, None, papers, argument="attack", nouns="attacks", taken=BUILT_IN,
+    own = own_row(name, run, None, papers, nouns="attacks", taken=BUILT_IN,
                   given=("settings", "findings", "progress"))  # fmt: skip
     is_class = isinstance(settings, type) and issubclass(settings, AttackSettings)
     require(is_class, "settings", "must be a dataclass on top of `SumsOfRounds`", settings)

@@ -80,7 +80,7 @@ def made_by(
                 for module, own in rows[name].code().items()
             }
             if text.startswith("replay:"):
-                (path, _) = availability.parse_availability(text, ())[1]
+                (path, _) = availability.Model.parse(text).parameters
                 found[f"availability {path.name}"] = f"{digest(path)} {path.name}"
         if "directory" in table and "dataset" in table:
             from mrsa_jax.data._sources import source_files  # imports JAX

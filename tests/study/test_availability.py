@@ -23,8 +23,8 @@ def population(text: str, *rates: float, how: str = "cyclic") -> PopulationConfi
 @pytest.mark.parametrize(
     ("own", "words"),
     [
-        (population("marcov:3"), "must be a known model; got 'marcov:3'; did you mean 'markov'"),
-        (population("independent:3"), "must be written independent; got 'independent:3'"),
+        (population("marcov:3"), "must be a known model; got 'marcov'; did you mean 'markov'"),
+        (population("independent:3"), "must be plain 'independent' .*; got 'independent:3'"),
         (population("markov"), "must be written markov:ROUNDS, .* got 'markov'"),
         (population("markov:0.5"), "must be written markov:ROUNDS"),
         (population("markov:x"), "must be written markov:ROUNDS"),

@@ -34,6 +34,8 @@ def keys(spec: object) -> list[str]:
         ("batch_partition", "did you mean 'batch_partitioning'?"),
         ("batch_partitioning:x", "must give a privacy target"),
         ("batch_partitioning:4:fair", "must be a known rule"),
+        ("markov:x", "`availability` must be written markov:ROUNDS"),
+        ("harary:4", "`graph` must be plain 'harary' (its number is the setting degree)"),
         ("", "must be a known name"),
         (3, "must be a scheme, a configuration, a study's data set or a name; got int"),
         (None, "got NoneType"),

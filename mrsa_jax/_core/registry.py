@@ -1,0 +1,186 @@
+"""Members of a family by name: one reader for schemes, graphs and availability models.
+
+Flags and files write one `name:parameters`. A family's table has a row for each name, and a user's
+own row is like the package's. Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from mrsa_jax._core.errors import ConfigurationError, MrsaError, nearest, require, shortened
+from mrsa_jax._core.plugins import loading
+from mrsa_jax._core.sources import code_of
+
+
+def read_member(
+    text: Any, rows: Mapping[str, Any], argument: str, kind: str
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the name and the parameters of a member as written in flags and files.
+
+    Args:
+        text: `name` or `name:parameters`.
+        rows: Of the family. Each has `read` (parts behind the name -> parameters, `ValueError`
+            where they are ill-formed) and `rule` (what the text must be; empty if plain).
+        argument: The setting that names it.
+        kind: What a member is called.
+
+    Raises:
+        ConfigurationError: For an unknown name (naming the nearest), or bad parameters.
+    """
+    name, *rest = str(text).split(":")
+    if name not in rows:
+        hint = _hint(str(text), rows)
+        raise ConfigurationError(f"`{argument}` must be a known {kind}; got {name!r}; {hint}")
+    try:
+        return name, rows[name].read(rest)
+    except ConfigurationError:  # it names a rule already
+        raise
+    except ValueError as error:
+        rule = rows[name].rule or f"must be plain {name!r} (it has no parameter)"
+        raise ConfigurationError(f"`{argument}` {rule}; got {shortened(text)}") from error
+
+
+def no_parameters(rest: list[str]) -> tuple[Any, ...]:
+    """Read what is behind the name of a member that has no parameter."""
+    if rest:
+        raise ValueError
+    return ()
+
+
+def _hint(text: str, rows: Mapping[str, Any]) -> str:
+    """Return what may have been meant by a name that there is not."""
+    if "," in text:
+        return f"several are set apart by blanks: {' '.join(text.replace(',', ' ').split())}"
+    words = {name.replace("_", " "): name for name in rows}
+    for name, row in rows.items():
+        with contextlib.suppress(AttributeError, TypeError):  # no label, or only of parameters
+            words[row.label().lower()] = name
+    plain = text.lower().split(":")[0].split(" (")[0].replace("_", " ")
+    close = difflib.get_close_matches(plain, words, 1, 0.5)
+    return nearest(words[close[0]] if close else text, rows)
+
+
+def own_row(
+    name: str,
+    factory: Callable[..., Any],
+    label: str | Callable[..., str] | None,
+    papers: str | Sequence[str],
+    *,
+    nouns: str,
+    given: Sequence[str],
+    taken: Collection[str],
+) -> dict[str, Any]:
+    """Return what every registry's row holds of a user's own: how it is written, shown, cited.
+
+    Args:
+        name: As it is registered.
+        factory: Takes what is given, and parameters by their place.
+        label: What tables and figures show, or what makes it from the parameters.
+        papers: Keys or BibTeX.
+        nouns: What the package's own are called.
+        given: What the factory takes first, in words.
+        taken: Names of the package's own.
+
+    Returns:
+        `label`, `rule` and `read` (see `read_member`), `fields` (names of the parameters),
+        `papers`, and `code` (digests of the code of whoever called the caller).
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    good = isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None
+    require(good, "name", "must be lower-case letters, digits and underscores", name)
+    require(name not in taken, "name", f"must be none of the package's own {nouns}", name)
+    words = f"{', '.join(given)} and parameters"
+    require(callable(factory), "factory", f"must be a function of {words}", factory)
+    fields, least, most = _parameters(factory, len(given), f"must take {words} by their place")
+    good = label is None or isinstance(label, str) or callable(label)
+    require(good, "label", "must be text or a function that returns it", label)
+    keys = (papers,) if isinstance(papers, str) else tuple(papers)
+    require(all(isinstance(key, str) for key in keys), "papers", "must be text", papers)
+
+    def read(rest: list[str]) -> tuple[Any, ...]:
+        if not least <= len(rest) <= most:
+            raise ValueError
+        return tuple(map(_value, rest))
+
+    caller = sys._getframe(2).f_globals.get("__name__", "__main__")
+    return {
+        "label": label if callable(label) else label_of_words(label or name),
+        "rule": f"must be written {':'.join([name, *map(str.upper, fields)])}",
+        "read": read,
+        "fields": fields,
+        "papers": keys,
+        "code": code_of(factory, caller, loading()),
+    }
+
+
+def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
+    """Return what a user's factory makes; what it raises is told as a fault of the factory."""
+    try:
+        return factory(*values)
+    except MrsaError:
+        raise
+    except Exception as error:  # a user's code raises what it likes
+        got = ", ".join(map(shortened, values))
+        raise ConfigurationError(
+            f"`factory` must make {what}; of ({got}) it raised {type(error).__name__}: {error}"
+        ) from error
+
+
+def check_pytree(value: Any, argument: str) -> None:
+    """Raise if a scheme is no pytree, saying what its class needs to be one."""
+    import jax
+
+    rule = (
+        "must be a pytree, so that its numbers pass through compiled programs: put "
+        "@jax.tree_util.register_dataclass over @dataclasses.dataclass(frozen=True) before its "
+        'class, and `= dataclasses.field(metadata={"static": True})` behind its sizes'
+    )
+    require(not jax.tree_util.all_leaves([value]), argument, rule, value)
+
+
+def written(parameter: Any) -> str:
+    """Return a parameter as flags and files write it."""
+    return f"{parameter:g}" if isinstance(parameter, float) else str(parameter)
+
+
+def label_of_words(words: str) -> Callable[..., str]:
+    """Return the label of words and, in parentheses, parameters."""
+
+    def label(*parameters: Any) -> str:
+        shown = [getattr(own, "label", None) or written(own) for own in parameters]
+        return f"{words} ({', '.join(shown)})" if shown else words
+
+    return label
+
+
+def _parameters(
+    factory: Callable[..., Any], given: int, rule: str
+) -> tuple[tuple[str, ...], int, int | float]:
+    """Return the names of a factory's parameters behind the given; how many it needs, and takes."""
+    own = list(inspect.signature(factory).parameters.values())
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in own)
+    places = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in own if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
+    require((len(places) >= given or takes_any) and not needed, "factory", rule, factory)
+    behind = places[given:]
+    least = sum(p.default is p.empty for p in behind)
+    return tuple(p.name for p in behind), least, math.inf if takes_any else len(behind)
+
+
+def _value(text: str) -> Any:
+    """Return text as an integer or a finite real number where it is one."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            if math.isfinite(kind(text)):
+                return kind(text)
+    return text
