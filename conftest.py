@@ -46,7 +46,8 @@ from mrsa_jax._core.tracing import QUICK  # noqa: E402
 # get is tested where the variable is set: the kernels' dear tests, and the slow ones.
 _FLAGS = {"xla_force_host_platform_device_count": 2}
 if os.environ.get("MRSA_JAX_OPTIMISED", "") in ("", "0"):
-    _FLAGS |= QUICK
+    # in one piece: to split a program for several threads costs a third more
+    _FLAGS |= QUICK | {"xla_cpu_parallel_codegen_split_count": 1}
 # read when the first device starts
 os.environ["XLA_FLAGS"] = " ".join(
     [os.environ.get("XLA_FLAGS", ""), *(f"--{name}={int(own)}" for name, own in _FLAGS.items())]

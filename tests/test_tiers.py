@@ -22,7 +22,7 @@ def spend(seconds):
 
 @pytest.fixture(scope="module")
 def prepared():
-    spend(2)
+    spend(1)
 
 def test_cheap():
     spend(0.01)
@@ -32,12 +32,12 @@ def test_with_a_dear_fixture(prepared):
 
 def test_with_a_dear_child():
     import subprocess, sys
-    code = "import time\\nwhile time.process_time() < 2: pass"
+    code = "import time\\nwhile time.process_time() < 1: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 @pytest.mark.parametrize("case", range(2))
 def test_listed(case):
-    spend(2)
+    spend(1)
 
 def test_compiles_a_loop():
     from mrsa_jax._core.compiled import compiled

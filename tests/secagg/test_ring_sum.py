@@ -226,7 +226,7 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
                 assert not total.any()
 
 
-@pytest.mark.parametrize("form", _device.FORMS)
+@pytest.mark.parametrize("form", ["loops", "xla"])  # kernels: where every form gives the same bits
 def test_a_slot_named_as_its_own_neighbour_makes_no_pad(form):
     """As inside a program of rounds, where the number of edges is no shape."""
     plan, inputs = PLANS["mixed"], inputs_for(PLANS["mixed"])
@@ -248,7 +248,8 @@ def _rounds_of_seven():
     take a tile of a kernel and a part of another.
     """
     rng = np.random.default_rng(8)
-    everybody, sparse = np.stack(np.triu_indices(7, 1), axis=1), [[0, 3], [0, 6], [3, 6], [2, 5]]
+    everybody = np.stack(np.triu_indices(7, 1), axis=1)
+    sparse = [[0, 3], [0, 0], [0, 6], [3, 3], [3, 6], [2, 5]]  # a slot as its own neighbour: no pad
     rings = [(2, 3, 2**8), (2**32, 2**31 - 1, 2), (2**20, 2**30 + 3, 2**31)]
     for number, (power, prime, other) in enumerate(rings):
         # members not side by side, a block of one, coordinates that no block has
