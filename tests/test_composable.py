@@ -671,21 +671,16 @@ def federated_rows() -> dict[str, Row]:
     average = secagg.ring_average(stochastic(16, 1.0), 3, 15)
     history = np.ones((2, 3), bool)
 
-    def trained(start: Any, seed: Any = 0) -> Any:
-        return federated.train(
-            seed,
-            model,
-            clients,
-            history,
-            trainer=trainer,
-            aggregator=average,
-            initial_parameters=start,
+    def training(start: Any) -> Any:
+        return federated.Training(
+            model, clients, history, trainer, average, initial_parameters=start
         )
 
+    def trained(start: Any, seed: Any = 0) -> Any:
+        return federated.train(seed, training(start))
+
     def trained_many(key: Any) -> Any:
-        return federated.train_many(
-            [key], model, clients, history, trainers=trainer, aggregators=average
-        )
+        return federated.train_many([key], training(None))
 
     return {
         "LocalSGD.update": _of(
@@ -714,6 +709,7 @@ def federated_rows() -> dict[str, Row]:
         "measure_drift": _not(
             VALUE, lambda own: federated.measure_drift(own, np.arange(3)[None]), _floats(1, 3, 5)
         ),
+        "Training": _not(VALUE, training, flat),
         "train": _not(VALUE, lambda start, key: trained(start, key), flat, keys),
         "train_many": _not(VALUE, trained_many, keys),
         "unflatten": _of(lambda own: federated.unflatten(model, (2, 2, 1), own), flat),

@@ -23,7 +23,7 @@ LINES = {
 }  # fmt: skip
 NAMES = {
     "attacks": 32, "availability": 12, "bench": 10, "data": 17, "design": 6, "dp": 13,
-    "federated": 26, "graphs": 12, "hetero": 30, "live": 5, "modular": 12, "plotting": 28,
+    "federated": 27, "graphs": 12, "hetero": 30, "live": 5, "modular": 12, "plotting": 28,
     "privacy": 24, "protocol": 7, "quantize": 13, "secagg": 41, "selection": 34, "study": 37,
 }  # fmt: skip
 FILES = 434

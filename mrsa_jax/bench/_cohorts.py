@@ -40,23 +40,17 @@ def _seeds(case: str, name: str, size: int) -> Measurement:
     start = federated.initial_parameters(0, model, shape)
     aggregator = secagg.ring_average(quantize.stochastic(2**16, 0.5), num_clients, start.shape[0])
     participation = np.ones((4, num_clients), bool)
+    training = federated.Training(
+        model, clients, participation, trainer, aggregator, initial_parameters=start
+    )
     seeds = list(range(num_seeds))
 
     def together() -> np.ndarray:
-        results = federated.train_many(
-            seeds, model, clients, participation, trainers=trainer, aggregators=aggregator,
-            initial_parameters=start, side_by_side=num_seeds,
-        )  # fmt: skip
+        results = federated.train_many(seeds, training, side_by_side=num_seeds)
         return np.stack([np.asarray(result.parameters) for result in results])
 
     def apart() -> np.ndarray:
-        results = [
-            federated.train(
-                seed, model, clients, participation, trainer=trainer, aggregator=aggregator,
-                initial_parameters=start,
-            )
-            for seed in seeds
-        ]  # fmt: skip
+        results = [federated.train(seed, training) for seed in seeds]
         return np.stack([np.asarray(result.parameters) for result in results])
 
     def check(ours: np.ndarray, theirs: np.ndarray) -> None:

@@ -77,13 +77,13 @@ def _measure(case: str, system: str, name: str, sizes: _Sizes, repeats: int) -> 
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, num_clients, start.shape[0], fidelity="sets")
     participation = np.ones((_ROUNDS, num_clients), bool)
+    training = federated.Training(
+        model, clients, participation, trainer, aggregator, initial_parameters=start
+    )
     mesh = jax.make_mesh((jax.device_count(),), ("clients",))
 
     def ours() -> np.ndarray:
-        return federated.train(
-            0, model, clients, participation, trainer=trainer, aggregator=aggregator,
-            initial_parameters=start, mesh=mesh,
-        ).parameters  # fmt: skip
+        return federated.train(0, training, mesh=mesh).parameters
 
     threads = _THREADS.get(system, num_cores())
     with Peer(system, _workload(name, clients, start), threads=threads) as peer:

@@ -22,3 +22,4 @@ from ._run import TrainingResult as TrainingResult
 from ._server import evaluate as evaluate
 from ._tracking import json_lines as json_lines, tensorboard as tensorboard, wandb as wandb
 from ._train import train as train
+from ._training import Training as Training

@@ -28,8 +28,7 @@ from mrsa_jax._core.html import brief
 from mrsa_jax._core.streams import as_key
 from mrsa_jax._core.tracing import checked_mesh
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._history import check_model
-from mrsa_jax.federated._models import unflatten
+from mrsa_jax.federated._models import check_model, unflatten
 from mrsa_jax.federated.programs import LocalTrainer, shuffled, trained_cohort
 
 # ---- How the clients' learning rate falls from round to round.

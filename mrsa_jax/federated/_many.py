@@ -8,12 +8,10 @@ all runs of one structure; otherwise aggregation and server step go run by run.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,13 +25,12 @@ from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import checked_mesh, needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._history import check_clients
-from mrsa_jax.federated._local import RateSchedule
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._program import Programs, alike
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._tracking import Callback, Metrics
 from mrsa_jax.federated._train import Advance, check_function, check_kept, drive, one_run
+from mrsa_jax.federated._training import Training
 from mrsa_jax.federated.programs import (
     Slots,
     Trained,
@@ -48,22 +45,8 @@ from mrsa_jax.federated.programs import (
 @needs_values
 def train_many(
     seeds: Any,
-    model: nn.Module,
-    client_data: ClientData | Sequence[ClientData],
-    participation: Any,
+    trainings: Training | Sequence[Training],
     *,
-    trainers: Any,
-    aggregators: Any,
-    server: Any = None,
-    test: Any = None,
-    evaluate_every: Any = 10,
-    initial_parameters: Any = None,
-    survivors: Any = None,
-    weights: Any = None,
-    slot_order: Any = None,
-    rate_schedule: RateSchedule | Sequence[RateSchedule | None] | None = None,
-    keep_aggregates: bool = False,
-    measure_drift: bool = False,
     memory_bytes: int | None = None,
     side_by_side: int | None = None,
     mesh: Mesh | None = None,
@@ -79,23 +62,9 @@ def train_many(
     to those of `train` bit for bit, floats to rounding, and bit for bit where runs take turns.
 
     Args:
-        seeds: B integers or keys, or one for all. As for every argument below that may be a
-            list or tuple of B values: anything else is one value for all runs.
-        model: Flax module, of all runs.
-        client_data: All clients' samples; B may differ in anything but the shape of a sample.
-        participation: bool [J, N] or a `selection.RoundHistory`; B of them, or bool [B, J, N].
-        trainers: Local trainers, which may differ in their numbers (learning rate, momentum).
-        aggregators: Secure aggregation of each run.
-        server: `optax` optimizers; plain averaging where None.
-        test: Test inputs and labels, a tuple of two for all; B such tuples in a list.
-        evaluate_every: As in `train`, or B of them.
-        initial_parameters: f32 [d], or B of them.
-        survivors: bool [J, 5, N], or B of them.
-        weights: Integers [N], an array for all; B such arrays in a list.
-        slot_order: As in `train`, an array for all; B such arrays in a list.
-        rate_schedule: As in `train`, or B of them.
-        keep_aggregates: As in `train`.
-        measure_drift: As in `train`, of each run.
+        seeds: B integers or keys, or one for all.
+        trainings: B of them, or one for all seeds. All have one model; their trainers may differ
+            in their numbers (learning rate, momentum), their samples in anything but the shape.
         memory_bytes: As in `train`; how many runs train side by side follows from it too.
         side_by_side: Most runs that train at once; what is right for the device if None. On a
             CPU that is one, whose cohort fills it: the runs then take turns, each as by `train`.
@@ -111,44 +80,34 @@ def train_many(
         B results, in order.
 
     Raises:
-        ConfigurationError: As `train`; also if lists differ in length, or trainers in more than
-            numbers.
+        ConfigurationError: As `train`; also if there are not as many seeds as trainings, or these
+            have several models, or trainers that differ in more than numbers.
 
     Examples:
+        >>> import numpy as np
         >>> import mrsa_jax as mj
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
-        >>> results = train_many(
-        ...     0, model, clients, np.ones((1, 4), bool),
-        ...     trainers=[mj.federated.local_sgd(model, rate, batch_size=100)
-        ...               for rate in (0.1, 0.01)],
-        ...     aggregators=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650))
+        >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
+        >>> trainers = [mj.federated.local_sgd(model, rate, batch_size=100) for rate in (0.1, 0.01)]
+        >>> results = train_many(0, [
+        ...     mj.federated.Training(model, clients, np.ones((1, 4), bool), trainer, average)
+        ...     for trainer in trainers])
         >>> [mj.Status(result.status[0]).name for result in results]
         ['OK', 'OK']
 
     Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five seeds).
     """
-    check_kept(keep_aggregates, measure_drift, checkpoints)
+    own_seeds = list(seeds) if _is_several(seeds) or np.ndim(seeds) == 1 else [seeds]
+    own = [trainings] if isinstance(trainings, Training) else list(trainings)
+    num_runs = max(len(own_seeds), len(own))
+    for name, given in (("seeds", own_seeds), ("trainings", own)):
+        rule = f"must be one, or {num_runs} as others are"
+        require(len(given) in (1, num_runs), name, rule, len(given))
+    own_seeds, own = own_seeds * (num_runs // len(own_seeds)), own * (num_runs // len(own))
+    check_kept(own, checkpoints)
     check_function(callback, "callback")
-    given = {
-        "seeds": _listed(seeds, is_several=_is_several(seeds) or np.ndim(seeds) == 1),
-        "client_data": _listed(client_data),
-        "participation": _listed(participation, is_several=_are_histories(participation)),
-        "trainers": _listed(trainers),
-        "aggregators": _listed(aggregators),
-        "server": _listed(server),
-        "test": _listed(test, is_several=isinstance(test, list)),
-        "evaluate_every": _listed(evaluate_every),
-        "initial_parameters": _listed(initial_parameters),
-        "survivors": _listed(survivors),
-        "weights": _listed(weights),
-        "slot_order": _listed(slot_order),
-        "rate_schedule": _listed(rate_schedule),
-    }
-    runs = _runs(model, given, keep_aggregates=keep_aggregates, measure_drift=measure_drift)
-    if callback is not None:
-        for number, run in enumerate(runs):
-            run.callback = functools.partial(_tell_of, callback, number)
+    runs = _runs(own_seeds, own, callback)
     if side_by_side is not None:
         check_count(side_by_side, "side_by_side")
     advance = _all_runs(runs, memory_bytes, checked_mesh(mesh), checkpoints, side_by_side)
@@ -164,59 +123,23 @@ def _is_several(value: Any) -> bool:
     return type(value) in (list, tuple, range)  # not the named tuples, which are values
 
 
-def _are_histories(value: Any) -> bool:
-    return _is_several(value) or (isinstance(value, np.ndarray | jax.Array) and value.ndim == 3)
-
-
-def _listed(value: Any, is_several: bool | None = None) -> Any:
-    """Return a list of several values, or the one value."""
-    several = _is_several(value) if is_several is None else is_several
-    return list(value) if several else value
-
-
-def _runs(model: nn.Module, given: dict[str, Any], **shared: Any) -> list[Run]:
-    counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}
-    num_runs = max(counts.values(), default=1)
-    for name, count in counts.items():
-        require(count == num_runs, name, f"must be one, or {num_runs} as others are", count)
-    prepare_test = functools.lru_cache(_Same.prepared)
+def _runs(seeds: list[Any], trainings: list[Training], callback: Callback | None) -> list[Run]:
+    first = trainings[0]
+    kind: Any = jax.tree.structure(first.trainer)
+    tests: dict[tuple[int, ...], Any] = {}  # a test set that several share is prepared once
     runs = []
-    for number in range(num_runs):
-        own = {
-            name: value[number] if isinstance(value, list) else value
-            for name, value in given.items()
-        }
-        check_clients(own["client_data"])
-        test = prepare_test(_Same(own.pop("test")), own["client_data"].inputs.shape)
-        runs.append(
-            Run(
-                own.pop("seeds"), model, own.pop("client_data"), own.pop("participation"), test,
-                trainer=own.pop("trainers"), aggregator=own.pop("aggregators"),
-                **shared, **own,
-            )
-        )  # fmt: skip
-    first: Any = jax.tree.structure(runs[0].trainer)
-    for run in runs:
-        is_same_kind = bool(first == jax.tree.structure(run.trainer))
-        rule = "must differ in their numbers only (learning rate, momentum)"
-        require(is_same_kind, "trainers", rule, run.trainer, runs[0].trainer)
+    for number, (seed, training) in enumerate(zip(seeds, trainings, strict=True)):
+        require(training.model == first.model, "trainings", "must all train one model",
+                training.model, first.model)  # fmt: skip
+        is_same_kind = bool(jax.tree.structure(training.trainer) == kind)
+        rule = "must have trainers that differ in their numbers only (learning rate, momentum)"
+        require(is_same_kind, "trainings", rule, training.trainer, first.trainer)
+        held = tuple(map(id, training.test or ())) + training.sample_shape
+        if held not in tests:
+            tests[held] = prepared_test(training.test, training.sample_shape)
+        tell = None if callback is None else functools.partial(_tell_of, callback, number)
+        runs.append(Run(seed, training, tests[held], tell))
     return runs
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Same:
-    """Compares what it holds by identity."""
-
-    held: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.held is other.held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-    def prepared(self, shape: tuple[int, ...]) -> Any:
-        return prepared_test(self.held, tuple(shape))
 
 
 def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
@@ -293,7 +216,7 @@ def _all_runs(
     together, width = min(most, len(runs)), measured_width(dim)
     if len(runs) == 1 or (together == 1 and memory_bytes is None):
         return _one_after_another(runs, memory_bytes, mesh, checkpoints)
-    pool, firsts = merged([run.client_data for run in runs])
+    pool, firsts = merged([run.training.client_data for run in runs])
     first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}
     if memory_bytes is not None:
         fitting, width = runs_and_width_within(memory_bytes, runs, pool, mesh)

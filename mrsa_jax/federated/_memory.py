@@ -20,7 +20,7 @@ from mrsa_jax._core.checks import check_count
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import checked_mesh
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._history import check_model
+from mrsa_jax.federated._models import check_model
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 from mrsa_jax.federated.programs import (
@@ -120,7 +120,7 @@ def memory_estimate(
         check_count(
             code_dim, "code_dim", f"must be an integer from {dim}, the update's length", dim
         )
-    own_test = prepared_test(test, tuple(client_data.inputs.shape))
+    own_test = prepared_test(test, tuple(client_data.inputs.shape[1:]))
     setting = _Setting(
         model, client_data, trainer, int(cohort_size), own_test, dim,
         _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
@@ -174,8 +174,8 @@ def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
     check_count(memory_bytes, "memory_bytes")
     dim = run.parameters.shape[0]
     setting = _Setting(
-        run.model, run.client_data, run.trainer, run.width, run.test, dim, _of_host(run), mesh,
-        _code_dim(run),
+        run.training.model, run.training.client_data, run.training.trainer, run.width, run.test,
+        dim, _of_host(run), mesh, _code_dim(run),
     )  # fmt: skip
     return largest_width(int(memory_bytes), setting.slots_each, setting.estimate)
 
@@ -205,7 +205,7 @@ def runs_and_width_within(
     slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
     reports = sum(_of_host(run) for run in runs)
     setting = _Setting(
-        runs[0].model, pool, runs[0].trainer, slots, runs[0].test, dim,
+        runs[0].training.model, pool, runs[0].training.trainer, slots, runs[0].test, dim,
         reports + 4 * dim * len(runs), mesh, max(_code_dim(run) for run in runs),
     )  # fmt: skip
     one = setting.estimate(1)
@@ -222,7 +222,7 @@ def runs_and_width_within(
 
 def _code_dim(run: Run) -> int:
     """Return how many coordinates a client of a run sends: a turned lattice's are padded."""
-    quantizer = getattr(run.aggregator, "quantizer", None)
+    quantizer = getattr(run.training.aggregator, "quantizer", None)
     return int(getattr(quantizer, "padded_dim", run.parameters.shape[0]))
 
 
@@ -235,9 +235,10 @@ def _needed(lowered: Any) -> int:
 
 
 def _of_host(run: Run) -> int:
-    num_rounds, num_clients = run.history.cohorts.shape
+    num_rounds, num_clients = run.training.history.cohorts.shape
     kept = 0 if run.sketch is None else run.sketch.values.nbytes
-    return kept + _host_bytes(num_rounds, num_clients, run.parameters.shape[0], run.keep_aggregates)
+    keep = run.training.keep_aggregates
+    return kept + _host_bytes(num_rounds, num_clients, run.parameters.shape[0], keep)
 
 
 def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool) -> int:

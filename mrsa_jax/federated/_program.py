@@ -63,7 +63,7 @@ class Programs:
             return 1
         report_bytes = 0
         for run in runs:
-            sums = 4 * run.parameters.shape[0] if run.keep_aggregates else 0
+            sums = 4 * run.parameters.shape[0] if run.training.keep_aggregates else 0
             kept = 0 if run.sketch is None else 4 * len(run.sketch.coordinates)
             report_bytes += (16 + kept) * run.width + sums
         gaps = [np.diff(run.stops, prepend=0, append=len(run.to_train)).max() for run in runs]
@@ -114,12 +114,16 @@ class Programs:
         """Return the program of these runs, its arguments and its settings."""
         rounds = tuple(run.rounds(count, length) for run, count in zip(runs, counts, strict=True))
         for run, count, own in zip(runs, counts, rounds, strict=True):
-            check = getattr(run.aggregator, "checked_weights", None)
+            check = getattr(run.training.aggregator, "checked_weights", None)
             if own.weights is not None and check is not None:
                 for weights, alive in zip(own.weights[:count], own.alive[:count], strict=True):
                     check(weights, alive.reshape(-1, alive.shape[-1])[0])
         first = runs[0]
-        static = {"server": first.server, "keep": first.keep_aggregates, "width": self.width}
+        static = {
+            "server": first.server,
+            "keep": first.training.keep_aggregates,
+            "width": self.width,
+        }
         if self.first_rows is None:
             return rounds_program, (_fixed(first), first.carried, rounds[0], self.data), static
         fixed, carried = tuple(map(_fixed, runs)), tuple(run.carried for run in runs)
@@ -132,4 +136,4 @@ class Programs:
 
 
 def _fixed(run: Run) -> Fixed:
-    return Fixed(run.key, run.trainer, run.aggregator, run.coordinates)
+    return Fixed(run.key, run.training.trainer, run.training.aggregator, run.coordinates)

@@ -10,35 +10,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import host_array, on_device
-from mrsa_jax._core.checks import check_count
+from mrsa_jax._core.arrays import on_device, padded_slots
 from mrsa_jax._core.device import samples_at_once
-from mrsa_jax._core.errors import require, require_methods
 from mrsa_jax._core.html import number, shown, telling, told
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.data import ClientData
 from mrsa_jax.federated._drift import Drift, Sketch
-from mrsa_jax.federated._history import (
-    Log,
-    check_model,
-    checked_order,
-    checked_rounds,
-    checked_weights,
-    slots,
-)
-from mrsa_jax.federated._local import factors_of
 from mrsa_jax.federated._models import initial_parameters, layers_of
 from mrsa_jax.federated._server import batched, evaluation
-from mrsa_jax.federated._tracking import Callback
+from mrsa_jax.federated._tracking import Callback, Metrics
+from mrsa_jax.federated._training import Training, check_test
 from mrsa_jax.federated.programs import (
     PLAIN_AVERAGE,
     Carried,
@@ -49,7 +37,6 @@ from mrsa_jax.federated.programs import (
     aggregated,
     trainer_at,
 )
-from mrsa_jax.secagg import Aggregator
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,95 +100,108 @@ class TrainingResult:
         return rows + ([] if self.drift is None else [("drift", str(self.drift))])
 
 
+class Log(NamedTuple):
+    """What was reported so far, in host memory; written in place."""
+
+    status: np.ndarray
+    clipped_fraction: np.ndarray
+    wrapped: np.ndarray
+    participation: np.ndarray
+    components: np.ndarray
+    accuracy: np.ndarray
+    loss: np.ndarray
+
+    @classmethod
+    def empty(cls, cohorts: np.ndarray, num_evaluations: int) -> Log:
+        """Return the log of a training that is to begin: every round skipped."""
+        num_rounds = len(cohorts)
+        return cls(
+            np.full(num_rounds, int(Status.SKIPPED), np.int32),
+            np.full(num_rounds, np.nan, np.float32),
+            np.zeros(num_rounds, np.int32),
+            np.zeros(cohorts.shape, np.bool_),
+            np.full(cohorts.shape, -1, np.int32),
+            np.full(num_evaluations, np.nan, np.float32),
+            np.full(num_evaluations, np.nan, np.float32),
+        )
+
+    def metrics(
+        self, index: int, cohort_size: int, evaluated: np.ndarray, diverged: int
+    ) -> Metrics:
+        """Return what is known of a round that is over, as plain numbers.
+
+        Args:
+            index: The round.
+            cohort_size: How many were asked.
+            evaluated: int [E], the rounds after which the model is tested.
+            diverged: The round in which the training diverged, after which nothing is tested; -1
+                for none.
+        """
+        found: Metrics = {
+            "step": index,
+            "status": Status(int(self.status[index])).name,
+            "cohort_size": cohort_size,
+            "summed_clients": int(self.participation[index].sum()),
+            "wrapped": int(self.wrapped[index]),
+        }
+        if not np.isnan(self.clipped_fraction[index]):
+            found["clipped_fraction"] = float(self.clipped_fraction[index])
+        if index == diverged:
+            return found | {"diverged": True}
+        tested = int(np.searchsorted(evaluated, index))
+        if tested < len(evaluated) and evaluated[tested] == index:
+            found |= {"accuracy": float(self.accuracy[tested]), "loss": float(self.loss[tested])}
+        return found
+
+
 class Run:
     """One training: its settings, checked, and what it carries from round to round.
 
     Args:
-        seed: As for `train`, like all others but the test.
-        model: As there.
-        client_data: As there.
-        participation: As there.
-        test: As `prepared_test` returns it.
-        trainer: As there.
-        aggregator: As there.
-        server: As there.
-        evaluate_every: As there.
-        initial_parameters: As there.
-        survivors: As there.
-        weights: As there.
-        rate_schedule: As there.
-        slot_order: As there.
-        keep_aggregates: As there.
-        measure_drift: As there.
-        callback: As there.
+        seed: Integer or key.
+        training: What is trained.
+        test: Its test set, as `prepared_test` returns it.
+        callback: As for `train`.
     """
 
     def __init__(
-        self,
-        seed: Any,
-        model: Any,
-        client_data: ClientData,
-        participation: Any,
-        test: Any,
-        *,
-        trainer: Any,
-        aggregator: Any,
-        server: Any,
-        evaluate_every: Any,
-        initial_parameters: Any,
-        survivors: Any,
-        weights: Any,
-        rate_schedule: Any,
-        slot_order: Any,
-        keep_aggregates: bool,
-        measure_drift: Any = False,
-        callback: Callback | None = None,
+        self, seed: Any, training: Training, test: Any, callback: Callback | None = None
     ) -> None:
         """Lay out the rounds to train, the evaluations that are due and an empty log."""
-        # First what is fixed, checked before any work; then what moves from round to round and is
-        # all that a checkpoint holds. `_train` runs one of these, `_many` several side by side, and
-        # `_program` says how many rounds go into one program.
-        self.key = as_key(seed)
-        require_methods(aggregator, "aggregator", "init", "aggregate")
-        if server is not None:
-            require_methods(server, "server", "init", "update")
-        num_clients = client_data.num_clients
-        self.history = checked_rounds(participation, survivors, num_clients)
-        dim = check_model(model, client_data)
-        _check_trainer(trainer, model, rate_schedule)
-        cohorts = self.history.cohorts
-        num_rounds = len(cohorts)
-        self.to_train = np.flatnonzero(cohorts.any(axis=1))
-        self.model, self.client_data, self.test = model, client_data, test
-        self.trainer: LocalTrainer = trainer
-        self.aggregator: Aggregator = aggregator
-        self.server: Any = PLAIN_AVERAGE if server is None else server
-        self.parameters = _start(initial_parameters, self.key, model, client_data, dim)
-        every = check_count(evaluate_every, "evaluate_every")
-        self.weights = checked_weights(weights, num_clients)
-        order = self.slot_order = checked_order(slot_order, num_clients)
-        # of the learning rate, for each trained round
-        self.factors = factors_of(rate_schedule, self.to_train)
-        self.keep_aggregates, self.callback = keep_aggregates, callback
-        # what moves
-        self.done, self.diverged = 0, -1  # trained rounds; the round in which it diverged
-        self.told = 0  # rounds that the callback has heard of
-        self.aggregator_state: Any = None
-        self.server_state: Any = None
-        self.aggregates: list[np.ndarray] = []
-        self.pending: Report | None = None
-        self.members, self.present = slots(cohorts[self.to_train], aggregator, order)
+        # First what is fixed; then what moves from round to round and is all that a checkpoint
+        # holds. `_train` runs one of these, `_many` several side by side, and `_program` says how
+        # many rounds go into one program.
+        self.key, self.training, self.test, self.callback = as_key(seed), training, test, callback
+        self.to_train, self.factors = training.to_train, training.factors
+        self.weights: Any = training.weights
+        order: Any = training.slot_order
+        cohorts, every = training.history.cohorts, int(training.evaluate_every)
+        num_rounds, shape = len(cohorts), training.sample_shape
+        self.server: Any = PLAIN_AVERAGE if training.server is None else training.server
+        asked = cohorts[self.to_train]
+        self.members, self.present = padded_slots(asked, training.width, order)
         due = np.union1d(np.arange(every - 1, num_rounds, every), np.arange(num_rounds)[-1:])
         self.evaluated = due.astype(np.int64) if test is not None else due[:0].astype(np.int64)
         # trained rounds after which a test follows: before it, the model is that of the round
         self.stops = np.unique(np.searchsorted(self.to_train, self.evaluated, side="right"))
+        # what moves
+        self.done, self.diverged = 0, -1  # trained rounds; the round in which it diverged
+        self.told = 0  # rounds that the callback has heard of
+        self.parameters: Array = (
+            initial_parameters(self.key, training.model, shape)
+            if training.initial_parameters is None
+            else on_device(training.initial_parameters, jnp.float32)
+        )
+        self.aggregator_state: Any = None
+        self.server_state: Any = None
+        self.aggregates: list[np.ndarray] = []
+        self.pending: Report | None = None
         self.log = Log.empty(cohorts, len(self.evaluated))
         self.sketch: Sketch | None = None
-        if measure_drift:
-            layers = layers_of(model, tuple(client_data.inputs.shape[1:]))
-            self.sketch = Sketch(self.key, layers, self.members.shape)
+        if training.measure_drift:
+            self.sketch = Sketch(self.key, layers_of(training.model, shape), self.members.shape)
         if len(self.to_train):
-            self.aggregator_state = aggregator.init()
+            self.aggregator_state = training.aggregator.init()
             self.server_state = self.server.init(self.parameters)
 
     @property
@@ -228,7 +228,7 @@ class Run:
     def next_trainer(self) -> LocalTrainer:
         """The trainer at the learning rate of the round to train next."""
         factor = None if self.factors is None else jnp.float32(self.factors[self.done])
-        trainer: LocalTrainer = trainer_at(self.trainer, factor)
+        trainer: LocalTrainer = trainer_at(self.training.trainer, factor)
         return trainer
 
     @property
@@ -249,14 +249,14 @@ class Run:
         is_run = np.arange(length) < count
         places = np.minimum(places, len(self.to_train) - 1)
         indices, members = self.to_train[places], self.members[places]
-        rows = self.history.survivors[indices]
+        rows = self.training.history.survivors[indices]
         alive = np.take_along_axis(rows, members[:, None, :], axis=2)
         alive &= self.present[places][:, None, :]
         has_steps = alive.shape[1] == 5
         weights = None
         if self.weights is not None:
             weights = np.where(alive[:, 0], self.weights[members], np.uint32(0))
-        keys = self.history.keys
+        keys = self.training.history.keys
         return Round(
             is_run=is_run,
             index=indices.astype(np.int32),
@@ -284,8 +284,8 @@ class Run:
         round_ = self.next_round
         members, alive = on_device(round_.members), on_device(round_.alive)
         round_ = round_._replace(members=members, alive=alive)
-        own = self.aggregator, self.server, self.carried
-        asked = self.keep_aggregates, self.coordinates
+        own = self.training.aggregator, self.server, self.carried
+        asked = self.training.keep_aggregates, self.coordinates
         self.carried, self.pending = aggregated(*own, trained, round_, *asked)
 
     def settle(self) -> None:
@@ -320,7 +320,9 @@ class Run:
         stop = len(self.evaluated) if last is None else stop
         if self.diverged >= 0 or start >= stop:
             return
-        accuracy, loss = jax.device_get(evaluation(self.model, self.parameters, *self.test))
+        accuracy, loss = jax.device_get(
+            evaluation(self.training.model, self.parameters, *self.test)
+        )
         self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
 
     def tell(self) -> None:
@@ -328,7 +330,7 @@ class Run:
         first, self.told = self.told, self._over
         if self.callback is not None:
             for index in range(first, self.told):
-                asked = int(self.history.cohorts[index].sum())
+                asked = int(self.training.history.cohorts[index].sum())
                 self.callback(self.log.metrics(index, asked, self.evaluated, self.diverged))
 
     @property
@@ -337,17 +339,17 @@ class Run:
         if self.diverged >= 0:
             return self.diverged + 1
         is_last = self.done == len(self.to_train)
-        return len(self.history.cohorts) if is_last else self.round_index
+        return len(self.training.history.cohorts) if is_last else self.round_index
 
     def identity(self) -> dict[str, Any]:
         """Return, by name, what another training would have otherwise."""
-        data = self.client_data
+        data = self.training.client_data
         drift = {} if self.sketch is None else {"measure_drift": self.coordinates}
         return drift | {
             "seed": self.key,
-            "history": (self.history, self.slot_order),
-            "trainer": self.trainer,
-            "aggregator": self.aggregator,
+            "history": (self.training.history, self.training.slot_order),
+            "trainer": self.training.trainer,
+            "aggregator": self.training.aggregator,
             "client_data": (data.labels, data.indices, data.sizes),
             "weights": self.weights,
             "rate_schedule": self.factors,
@@ -380,7 +382,7 @@ class Run:
     def result(self) -> TrainingResult:
         """Return what there is to tell."""
         sums = None
-        if self.keep_aggregates:
+        if self.training.keep_aggregates:
             none = np.zeros((0, self.parameters.shape[0]), np.float32)
             sums = np.stack(self.aggregates) if self.aggregates else none
         return TrainingResult(
@@ -398,36 +400,16 @@ class Run:
             return None
         done = self.done - (self.diverged >= 0)
         indices, members = self.to_train[:done], self.members[:done]
-        steps = self.history.survivors[indices]
+        steps = self.training.history.survivors[indices]
         alive = steps[:, 3 if steps.shape[1] == 5 else 0]
         sends = np.take_along_axis(alive, members, axis=1) & self.present[:done]
         return self.sketch.drift(np.where(sends, members, np.int32(-1)), indices)
 
 
-def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:
-    """Return the test set in batches if it fits the clients' inputs, of shape `shape`."""
+def prepared_test(test: Sequence[Any] | None, sample_shape: tuple[int, ...]) -> Any:
+    """Return the test set in batches if it fits the clients' samples."""
+    check_test(test, sample_shape)
     if test is None:
         return None
-    is_pair = isinstance(test, tuple | list) and len(test) == 2
-    require(is_pair, "test", "must be a pair of inputs and labels", test)
     inputs, labels = test
-    own, given = shape[1:], tuple(np.shape(inputs)[1:])
-    require(given == own, "test", f"must have inputs of the clients' shape {own}", given)
-    return batched(inputs, labels, samples_at_once("tests", own))
-
-
-def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:
-    if given is None:
-        return initial_parameters(key, model, tuple(client_data.inputs.shape[1:]))
-    shape = host_array(given, "initial_parameters").shape
-    require(shape == (dim,), "initial_parameters", f"must have the model's {dim} entries", shape)
-    return on_device(given, jnp.float32)
-
-
-def _check_trainer(trainer: Any, model: nn.Module, rate_schedule: Any) -> None:
-    require_methods(trainer, "trainer", "update")
-    trained = getattr(trainer, "model", model)
-    require(trained == model, "trainer", "must train the `model` given", trained, model)
-    can_scale = rate_schedule is None or hasattr(trainer, "scaled")
-    rule = "must have a method `scaled` for a `rate_schedule` to act on"
-    require(can_scale, "trainer", rule, type(trainer).__name__)
+    return batched(inputs, labels, samples_at_once("tests", sample_shape))

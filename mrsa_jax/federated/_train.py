@@ -10,34 +10,25 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import flax.linen as nn
 import jax.numpy as jnp
-import numpy as np
-import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Key
+from jaxtyping import Array, Key
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import checked_mesh, needs_values
-from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
-from mrsa_jax.federated._history import check_clients
-from mrsa_jax.federated._local import RateSchedule
 from mrsa_jax.federated._memory import width_within
 from mrsa_jax.federated._program import Programs
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._tracking import Callback
+from mrsa_jax.federated._training import Training
 from mrsa_jax.federated.programs import (
-    LocalTrainer,
     Trained,
     held_where_gathered,
     replicated,
     trained_cohort,
 )
-from mrsa_jax.secagg import Aggregator
-from mrsa_jax.selection import RoundHistory
 
 Advance = Callable[[list[Run], int], None]
 
@@ -47,22 +38,8 @@ _QUICK_SECONDS = 1.0
 @needs_values
 def train(
     seed: int | Key[Array, ""],
-    model: nn.Module,
-    client_data: ClientData,
-    participation: Bool[Array, "rounds clients"] | np.ndarray | RoundHistory,
+    training: Training,
     *,
-    trainer: LocalTrainer,
-    aggregator: Aggregator,
-    server: optax.GradientTransformation | None = None,
-    test: tuple[Any, Any] | None = None,
-    evaluate_every: int = 10,
-    initial_parameters: Float32[Array, " dim"] | np.ndarray | None = None,
-    survivors: Bool[Array, "rounds 5 clients"] | np.ndarray | None = None,
-    weights: ArrayLike | Sequence[int] | None = None,
-    slot_order: ArrayLike | Sequence[int] | None = None,
-    rate_schedule: RateSchedule | None = None,
-    keep_aggregates: bool = False,
-    measure_drift: bool = False,
     memory_bytes: int | None = None,
     mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
@@ -82,33 +59,7 @@ def train(
 
     Args:
         seed: Integer or key; initial model, shuffling and rounding come from it.
-        model: Flax module from images to logits.
-        client_data: All clients' samples.
-        participation: bool [J, N], whom the server asked, in rounds in which nobody is lost; or
-            a `selection.RoundHistory`, whose rounds run with its survivors over its graphs: with
-            the rule of its rollout in the aggregator, its sums are those that are learnt.
-        trainer: Local training, e.g. `local_sgd`.
-        aggregator: Secure aggregation, e.g. `mrsa_jax.secagg.ring_average` with as many
-            participants as the largest cohort.
-        server: `optax` optimizer that takes minus the mean update for a gradient; plain averaging
-            if None.
-        test: Test inputs and labels; without them nothing is evaluated.
-        evaluate_every: Evaluate after rounds `evaluate_every - 1`, ... and after the last.
-        initial_parameters: f32 [d] to start from; drawn from the seed if None.
-        survivors: bool [J, 5, N], V0 to V4 of each round, whose V0 is `participation`; needs an
-            aggregator that takes them, e.g. a `ring_average`. Only clients of V3 train.
-        weights: Integers [N], e.g. `client_data.sizes`, for an aggregator of weighted means.
-        slot_order: The clients 0 to N - 1 in the order in which they fill the aggregator's slots,
-            e.g. slowest first for a `hetero.segment_average`, whose groups are slots; by number
-            if None.
-        rate_schedule: Factor on the trainer's learning rate by the index of the round, skipped
-            rounds counted: an optax schedule, or `decay_at((400, 800), 0.4)`.
-        keep_aggregates: Keep each round's sum, f32 [J', d] in host memory; not together with
-            `checkpoints`, whose every step would have to hold them all.
-        measure_drift: Measure spread and memory of the clients' updates (`Drift`), for
-            `privacy.information`. Up to 64 coordinates of each layer are kept of every client in
-            every round, drawn once from the seed: in host memory and in checkpoints, at most 16
-            MiB, or one coordinate of each layer. The training stays as it is, bit for bit.
+        training: What is trained, on what, by whom in which round (`Training`).
         memory_bytes: Bound on the memory of the training, beyond what the process holds already;
             how many clients train side by side follows from it (`memory_estimate`). What is
             right for the processor if None.
@@ -133,48 +84,27 @@ def train(
         `diverged_round` and ends there: neither raises.
 
     Raises:
-        ConfigurationError: If shapes, model and data do not fit, the history is not boolean, not
-            even one client at a time fits the memory, or the checkpoints are of another
-            configuration.
+        ConfigurationError: If not even one client at a time fits the memory, or the checkpoints
+            are of another configuration.
 
     Examples:
+        >>> import numpy as np
         >>> import mrsa_jax as mj
-        >>> data = mj.data.load("digits")
-        >>> clients = mj.data.iid(0, data, num_clients=4)
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> history = np.array([[True, False, True, False], [False] * 4])
-        >>> result = train(
-        ...     0, model, clients, history,
-        ...     trainer=mj.federated.local_sgd(model, 0.1, batch_size=100),
-        ...     aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 2, 650))
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=100)
+        >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 2, 650)
+        >>> result = train(0, mj.federated.Training(model, clients, history, trainer, average))
         >>> [mj.Status(code).name for code in result.status]
         ['OK', 'SKIPPED']
 
     Source: Multi-RoundSecAgg, eq. (2) with weights 1/K (its first version omits the
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
-    check_kept(keep_aggregates, measure_drift, checkpoints)
+    check_kept([training], checkpoints)
     check_function(callback, "callback")
-    check_clients(client_data)
-    run = Run(
-        seed,
-        model,
-        client_data,
-        participation,
-        prepared_test(test, tuple(client_data.inputs.shape)),
-        trainer=trainer,
-        aggregator=aggregator,
-        server=server,
-        evaluate_every=evaluate_every,
-        initial_parameters=initial_parameters,
-        survivors=survivors,
-        weights=weights,
-        rate_schedule=rate_schedule,
-        slot_order=slot_order,
-        keep_aggregates=keep_aggregates,
-        measure_drift=measure_drift,
-        callback=callback,
-    )
+    run = Run(seed, training, prepared_test(training.test, training.sample_shape), callback)
     advance = one_run(run, memory_bytes, checked_mesh(mesh), checkpoints)
     drive([run], advance, checkpoints, progress)
     return run.result()
@@ -261,15 +191,14 @@ class Pace:
             self.most = max(1, self.most // 2)
 
 
-def check_kept(keep_aggregates: bool, measure_drift: bool, checkpoints: Checkpoints | None) -> None:
+def check_kept(trainings: Sequence[Training], checkpoints: Checkpoints | None) -> None:
     """Raise for what are no checkpoints, or must not be: each step would hold all the sums."""
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
     require(is_own, "checkpoints", rule, checkpoints)
-    for name, value in (("keep_aggregates", keep_aggregates), ("measure_drift", measure_drift)):
-        require(isinstance(value, bool), name, "must be True or False", value)
     rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
-    require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
+    keep = any(training.keep_aggregates for training in trainings)
+    require(not keep or checkpoints is None, "keep_aggregates", rule)
 
 
 def check_function(value: Any, argument: str) -> None:
@@ -289,7 +218,8 @@ def one_run(
     run: Run, memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
 ) -> Advance:
     """Return what trains one run."""
-    data = run.client_data if mesh is None else replicated(run.client_data, mesh)
+    data = run.training.client_data
+    data = data if mesh is None else replicated(data, mesh)
     run.carried = held_where_gathered(run.carried, mesh)
     width = None if memory_bytes is None else width_within(memory_bytes, run, mesh)
     programs = Programs(data, width)

@@ -28,12 +28,12 @@ from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._training_setting import (
     Played,
     Setting,
-    arguments,
     num_slots,
     plain_aggregator,
     play,
     setting_of,
-    shared_arguments,
+    shared_training,
+    training_of,
 )
 from mrsa_jax.study._variables import (
     EVERYTHING,
@@ -249,13 +249,8 @@ def _first_round(setting: Setting, size: int) -> None:
     setting.stated_bytes(size)
     history = np.zeros((1, config.population.num_clients), np.bool_)
     history[0, :size] = True
-    federated.train(
-        model=setting.model,
-        memory_bytes=setting.memory_bytes,
-        mesh=setting.mesh,
-        measure_drift=config.training.measure_drift,
-        **shared_arguments(setting, history, plain_aggregator(setting, size, "compiling")),
-    )
+    training = shared_training(setting, history, plain_aggregator(setting, size, "compiling"))
+    federated.train(config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh)
 
 
 def _quick_weak(config: DemoConfig | TrainConfig, played: Played) -> dict[str, np.ndarray]:
@@ -302,28 +297,19 @@ def train_points(
     """
     build = functools.cache(_build.build_clients)  # points of one seed share their samples
     settings = [setting_of(config, Silent(), build) for config in configs]
-    tests = {id(setting.dataset): setting.test for setting in settings}
-    plays, given = [], []
+    plays, trainings = [], []
     for setting in settings:
         config = setting.config
         (scheme,) = schemes_of(config)
         available, _ = _build.build_online(config.seed, config.population, setting.clients)
         played = play(config, scheme, available, setting.dim)
         plays.append(played)
-        own = arguments(setting, scheme, played)
-        given.append(own | {"test": tests[id(setting.dataset)]})
-    several: dict[str, Any] = {name: [own[name] for own in given] for name in given[0]}
+        trainings.append(training_of(setting, scheme, played))
     results = federated.train_many(
-        several.pop("seed"),
-        settings[0].model,
-        several.pop("client_data"),
-        several.pop("participation"),
-        trainers=several.pop("trainer"),
-        aggregators=several.pop("aggregator"),
+        [config.seed for config in configs],
+        trainings,
         memory_bytes=settings[0].memory_bytes,
         mesh=settings[0].mesh,
-        measure_drift=settings[0].config.training.measure_drift,
-        **several,
     )
     return [
         (
@@ -371,14 +357,13 @@ def _train_one(
     stated = setting.stated_bytes(num_slots(played))
     meter = Meter(progress, played.updates_sent)
     result = federated.train(
-        model=setting.model,
+        config.seed,
+        training_of(setting, scheme, played),
         memory_bytes=setting.memory_bytes,
         mesh=setting.mesh,
         checkpoints=checkpoints,
         progress=meter.update,
         callback=teller(config, scheme, played, setting.dim, meter.told, callbacks),
-        measure_drift=config.training.measure_drift,
-        **arguments(setting, scheme, played),
     )
     if result.diverged_round is not None:
         raise DivergedError(

@@ -12,7 +12,6 @@ import numpy as np
 from mrsa_jax import federated, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax._core.streams import as_key
 from mrsa_jax.study import _build, _segments, _trial
 from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import (
@@ -195,27 +194,31 @@ def setting_of(
     )
 
 
-def arguments(setting: Setting, scheme: Scheme, played: Played) -> dict[str, Any]:
-    """Return what a training is given of its own, by the names of `federated.train`."""
-    own = shared_arguments(setting, played.to_train, _aggregator(setting, scheme, played))
-    return own | {"slot_order": None if played.segments is None else played.segments.order}
+def training_of(setting: Setting, scheme: Scheme, played: Played) -> federated.Training:
+    """Return the training of a scheme."""
+    order = None if played.segments is None else played.segments.order
+    return shared_training(setting, played.to_train, _aggregator(setting, scheme, played), order)
 
 
-def shared_arguments(setting: Setting, participation: Any, aggregator: Any) -> dict[str, Any]:
-    """Return what `federated.train` is given of a study's settings, and these two."""
+def shared_training(
+    setting: Setting, participation: Any, aggregator: Any, slot_order: Any = None
+) -> federated.Training:
+    """Return a training of a study's settings over these rounds."""
     training = setting.config.training
-    return {
-        "seed": as_key(setting.config.seed),
-        "client_data": setting.clients,
-        "participation": participation,
-        "trainer": setting.trainer,
-        "aggregator": aggregator,
-        "server": _build.build_server(training),
-        "rate_schedule": _build.build_rate_schedule(training),
-        "weights": setting.weights,
-        "test": setting.test,
-        "evaluate_every": training.evaluate_every,
-    }
+    return federated.Training(
+        model=setting.model,
+        client_data=setting.clients,
+        participation=participation,
+        trainer=setting.trainer,
+        aggregator=aggregator,
+        server=_build.build_server(training),
+        rate_schedule=_build.build_rate_schedule(training),
+        weights=setting.weights,
+        slot_order=slot_order,
+        test=setting.test,
+        evaluate_every=training.evaluate_every,
+        measure_drift=training.measure_drift,
+    )
 
 
 def num_slots(played: Played) -> int:

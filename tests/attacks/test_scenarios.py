@@ -61,10 +61,10 @@ def test_misuse_of_rounds(changes: dict[str, Any], message: str) -> None:
 def test_the_rounds_are_those_of_training() -> None:
     clients, start = _clients()
     kept = _kept()
-    trained = mj.federated.train(
-        7, MODEL, clients, HISTORY, trainer=_trainer(), aggregator=_average(),
+    trained = mj.federated.train(7, mj.federated.Training(
+        MODEL, clients, HISTORY, _trainer(), _average(),
         initial_parameters=start, keep_aggregates=True,
-    )  # fmt: skip
+    ))  # fmt: skip
     np.testing.assert_array_equal(kept.parameters, trained.parameters)
     np.testing.assert_allclose(kept.view.aggregates, trained.aggregates, atol=1e-6)
     assert kept.rounds.tolist() == [0, 2, 3, 4]
@@ -73,10 +73,10 @@ def test_the_rounds_are_those_of_training() -> None:
 
 def test_a_server_that_adds_a_part_of_the_update() -> None:
     clients, start = _clients()
-    slow = mj.federated.train(
-        7, MODEL, clients, HISTORY, trainer=_trainer(), aggregator=_average(),
+    slow = mj.federated.train(7, mj.federated.Training(
+        MODEL, clients, HISTORY, _trainer(), _average(),
         initial_parameters=start, server=optax.sgd(0.25),
-    )  # fmt: skip
+    ))  # fmt: skip
     kept = _kept(server_rate=0.25)
     np.testing.assert_allclose(kept.parameters, slow.parameters, atol=1e-6)
     assert (kept.change[:3] < _kept().change[:3]).all()

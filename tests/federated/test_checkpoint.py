@@ -40,7 +40,8 @@ def clients():
     )
     return small, mj.data.dirichlet_by_class(0, small, 6, concentration=2.0)
 
-def train(directory, seed=0, num_rounds=24, every=3, identity="", on_damage=None, **more):
+def train(directory, seed=0, num_rounds=24, every=3, identity="", on_damage=None,
+          progress=None, **more):
     small, data = clients()
     generator = np.random.default_rng(0)
     history = np.zeros((num_rounds, 6), bool)
@@ -58,10 +59,12 @@ def train(directory, seed=0, num_rounds=24, every=3, identity="", on_damage=None
         evaluate_every=4,
         rate_schedule=mj.federated.decay_at(8, 0.5),
     )
+    kept = None
     if directory is not None:
-        settings["checkpoints"] = mj.federated.checkpoints(
+        kept = mj.federated.checkpoints(
             directory, every=every, identity=identity, on_damage=on_damage)
-    return mj.federated.train(seed, model, data, history, **(settings | more))
+    training = mj.federated.Training(model, data, history, **(settings | more))
+    return mj.federated.train(seed, training, checkpoints=kept, progress=progress)
 """
 
 _CHILD = (
@@ -178,11 +181,14 @@ def test_stops_anywhere_and_goes_on(
 def test_many_go_on_too(tmp_path: pathlib.Path) -> None:
     _, clients = _here["clients"]()
     history = np.ones((4, _CLIENTS), bool)
-    settings: dict[str, Any] = {
-        "trainers": [mj.federated.local_sgd(_MODEL, r, batch_size=8) for r in (0.3, 3e38)],
-        "aggregators": mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), _CLIENTS, 650),
-    }
-    whole = mj.federated.train_many(0, _MODEL, clients, history, **settings)
+    average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), _CLIENTS, 650)
+    trainings = [
+        mj.federated.Training(
+            _MODEL, clients, history, mj.federated.local_sgd(_MODEL, rate, batch_size=8), average
+        )
+        for rate in (0.3, 3e38)
+    ]
+    whole = mj.federated.train_many(0, trainings)
 
     def stop(done: int, total: int) -> None:
         if done == 3:
@@ -190,10 +196,8 @@ def test_many_go_on_too(tmp_path: pathlib.Path) -> None:
 
     store = mj.federated.checkpoints(tmp_path, every=1)
     with pytest.raises(KeyboardInterrupt):
-        mj.federated.train_many(
-            0, _MODEL, clients, history, **settings, checkpoints=store, progress=stop
-        )
-    resumed = mj.federated.train_many(0, _MODEL, clients, history, **settings, checkpoints=store)
+        mj.federated.train_many(0, trainings, checkpoints=store, progress=stop)
+    resumed = mj.federated.train_many(0, trainings, checkpoints=store)
     assert [result.diverged_round for result in resumed] == [None, 0]
     for one, other in zip(resumed, whole, strict=True):
         _assert_equal(one, other)

@@ -13,8 +13,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device, zeros
-from mrsa_jax.federated import _history
-from mrsa_jax.federated._history import check_model
+from mrsa_jax.federated import _models
+from mrsa_jax.federated._models import check_model
 
 
 def _clients(**changes: Any) -> mj.data.ClientData:
@@ -82,14 +82,14 @@ def test_samples_are_looked_at_once_unless_they_can_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = []
-    finite = _history._all_finite
+    finite = _models._all_finite
 
     def all_finite(values: Any) -> Any:
         looks.append(0)
         return finite(jnp.asarray(values))
 
-    monkeypatch.setattr(_history, "_all_finite", all_finite)
-    monkeypatch.setattr(_history, "_check_inputs", lambda inputs: None)  # its types refuse NumPy
+    monkeypatch.setattr(_models, "_all_finite", all_finite)
+    monkeypatch.setattr(_models, "_check_inputs", lambda inputs: None)  # its types refuse NumPy
     model, sound = mj.federated.logistic(2), _clients()
     for _ in range(2):
         check_model(model, sound)

@@ -205,20 +205,20 @@ def _data() -> tuple[mj.data.Dataset, mj.data.ClientData]:
     return small, mj.data.dirichlet_by_class(0, small, 6, concentration=2.0)
 
 
-def _train(seed: Any = 0, **more: Any) -> Any:
+def _train(seed: Any = 0, trainer: Any = None, measure_drift: bool = False, **more: Any) -> Any:
     small, clients = _data()
     history = np.random.default_rng(1).permuted(np.tile(np.arange(6) < 3, (8, 1)), axis=1)
     history[[2, 5]] = False
     dim = mj.federated.num_parameters(_MODEL, (8, 8, 1))
-    run = mj.federated.train_many if isinstance(seed, list) else mj.federated.train
-    plural = "s" * isinstance(seed, list)
-    settings: dict[str, Any] = {
-        f"trainer{plural}": mj.federated.local_sgd(_MODEL, 0.3, batch_size=8),
-        f"aggregator{plural}": mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 3, dim),
-        "test": (small.test_inputs[:50], small.test_labels[:50]),
-        "evaluate_every": 3,
-    }
-    return run(seed, _MODEL, clients, history, **(settings | more))
+    run: Any = mj.federated.train_many if isinstance(seed, list) else mj.federated.train
+    training = mj.federated.Training(
+        _MODEL, clients, history,
+        mj.federated.local_sgd(_MODEL, 0.3, batch_size=8) if trainer is None else trainer,
+        mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 3, dim),
+        test=(small.test_inputs[:50], small.test_labels[:50]), evaluate_every=3,
+        measure_drift=measure_drift,
+    )  # fmt: skip
+    return run(seed, training, **more)
 
 
 def _assert_same(one: Any, other: Any) -> None:
@@ -276,10 +276,10 @@ def test_what_is_kept_are_the_updates_of_those_who_sent() -> None:
         mj.quantize.stochastic(2**16, 0.5), 5, 70,
         rule=mj.secagg.graph_rule(mj.graphs.complete(5), 6, threshold=2), fidelity="sets",
     )  # fmt: skip
-    result = mj.federated.train(
-        0, model, tiny, alive[:, 0], survivors=alive, trainer=own, aggregator=average,
-        measure_drift=True,
-    )  # fmt: skip
+    training = mj.federated.Training(
+        model, tiny, alive[:, 0], own, average, survivors=alive, measure_drift=True
+    )
+    result = mj.federated.train(0, training)
     start = mj.federated.initial_parameters(0, model, (2, 3, 1))
     sent = np.asarray(mj.federated.client_updates(0, model, start, tiny, own, [0, 1, 3, 4]))
     right = np.sqrt(np.var(sent, axis=0, ddof=1)[_kept(0, 70)].mean())

@@ -53,10 +53,17 @@ def _average() -> Any:
     return mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), _COHORT, 650)
 
 
-def _many_of(seeds: Any, clients: Any, histories: Any, **more: Any) -> list[Any]:
-    settings: dict[str, Any] = {"trainers": _trainer(), "aggregators": _average()}
-    settings |= {"side_by_side": 8} | more
-    return mj.federated.train_many(seeds, _MODEL, clients, histories, **settings)
+def _training(
+    history: Any, clients: Any = None, trainer: Any = None, **more: Any
+) -> mj.federated.Training:
+    own = _clients() if clients is None else clients
+    return mj.federated.Training(
+        _MODEL, own, history, _trainer() if trainer is None else trainer, _average(), **more
+    )
+
+
+def _many_of(seeds: Any, trainings: Any, **more: Any) -> list[Any]:
+    return mj.federated.train_many(seeds, trainings, **({"side_by_side": 8} | more))
 
 
 def _assert_same(many: mj.federated.TrainingResult, alone: mj.federated.TrainingResult) -> None:
@@ -71,35 +78,41 @@ def _assert_same(many: mj.federated.TrainingResult, alone: mj.federated.Training
 
 def test_misuse() -> None:
     history = _history(0)
+    one = _training(history)
     with pytest.raises(
         mj.ConfigurationError, match="`seeds` must be one, or 3 as others are; got 2"
     ):
-        _many_of([0, 1], _clients(), history, trainers=[_trainer()] * 3)
-    other = [_trainer(), _trainer(batch_size=9)]
-    with pytest.raises(mj.ConfigurationError, match="`trainers` must differ in their numbers only"):
-        _many_of(0, _clients(), history, trainers=other)
-    with pytest.raises(mj.ConfigurationError, match="`participation` must be boolean"):
-        _many_of([0, 1], _clients(), [history, history.astype(int)])
+        _many_of([0, 1], [one] * 3)
+    with pytest.raises(mj.ConfigurationError, match="`trainings` must be one, or 3 as others are"):
+        _many_of([0, 1, 2], [])
+    other = _training(history, trainer=_trainer(batch_size=9))
+    with pytest.raises(mj.ConfigurationError, match="trainers that differ in their numbers only"):
+        _many_of(0, [one, other])
+    wide = mj.federated.mlp(10)
+    other = dataclasses.replace(
+        one, model=wide, trainer=mj.federated.local_sgd(wide, 0.3, batch_size=8)
+    )
+    with pytest.raises(mj.ConfigurationError, match="`trainings` must all train one model"):
+        _many_of(0, [one, other])
     checkpoints = mj.federated.checkpoints("never_made")
     with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must be left out"):
-        _many_of(0, _clients(), history, keep_aggregates=True, checkpoints=checkpoints)
+        _many_of(0, _training(history, keep_aggregates=True), checkpoints=checkpoints)
     with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must hold the training of one"):
-        _many_of(0, _clients(), history, memory_bytes=10_000)
+        _many_of(0, one, memory_bytes=10_000)
     with pytest.raises(mj.ConfigurationError, match="`side_by_side` must be a positive integer"):
-        _many_of(0, _clients(), history, side_by_side=0)
+        _many_of(0, one, side_by_side=0)
 
 
 def test_on_a_cpu_runs_take_turns_and_are_those_of_train() -> None:
     histories = [_history(0), _history(1, skipped=(0, 3))]
     test = (_dataset().test_inputs, _dataset().test_labels)
-    found = _many_of(
-        [3, 4], _clients(), histories, test=test, evaluate_every=[2, 3], side_by_side=None
-    )
+    trainings = [
+        _training(history, test=test, evaluate_every=2 + number)
+        for number, history in enumerate(histories)
+    ]
+    found = _many_of([3, 4], trainings, side_by_side=None)
     for number, one in enumerate(found):
-        alone = mj.federated.train(
-            3 + number, _MODEL, _clients(), histories[number], trainer=_trainer(),
-            aggregator=_average(), test=test, evaluate_every=2 + number,
-        )  # fmt: skip
+        alone = mj.federated.train(3 + number, trainings[number])
         for field in dataclasses.fields(alone):
             np.testing.assert_array_equal(getattr(one, field.name), getattr(alone, field.name))
 
@@ -131,16 +144,15 @@ def test_equal_to_single_trainings() -> None:
     schedules = [None, mj.federated.decay_at(2, 0.5), mj.federated.decay_at((1, 4), 0.1)]
     test = (_dataset().test_inputs, _dataset().test_labels)
     calls: list[tuple[int, int]] = []
-    together = _many_of(
-        [3, 4, 5], clients, histories, trainers=trainers, rate_schedule=schedules, test=test,
-        evaluate_every=2, progress=lambda *call: calls.append(call),
-    )  # fmt: skip
+    trainings = [
+        _training(history, own, trainer, rate_schedule=schedule, test=test, evaluate_every=2)
+        for history, own, trainer, schedule in zip(
+            histories, clients, trainers, schedules, strict=True
+        )
+    ]
+    together = _many_of([3, 4, 5], trainings, progress=lambda *call: calls.append(call))
     for number, many in enumerate(together):
-        alone = mj.federated.train(
-            3 + number, _MODEL, clients[number], histories[number], trainer=trainers[number],
-            aggregator=_average(), rate_schedule=schedules[number], test=test, evaluate_every=2,
-        )  # fmt: skip
-        _assert_same(many, alone)
+        _assert_same(many, mj.federated.train(3 + number, trainings[number]))
     # 5, 3 and 4 trained rounds: every run trains in every step until it is through
     assert calls == [(3, 12), (6, 12), (9, 12), (11, 12), (12, 12)]
     assert len({tuple(result.parameters[:4].tolist()) for result in together}) == 3
@@ -150,16 +162,15 @@ def test_memory_bound_and_mesh_change_nothing() -> None:
     import jax
 
     histories = [_history(seed, 3) for seed in range(3)]
-    free = _many_of([0, 1, 2], _clients(), histories)
+    trainings = [_training(history) for history in histories]
+    free = _many_of([0, 1, 2], trainings)
     mesh = jax.make_mesh((2,), ("clients",))
     settings = mj.federated.memory_estimate(
         _MODEL, _clients(), trainer=_trainer(), cohort_size=_COHORT, width=1
     )
     bound = settings.peak_bytes + 4 * 650 * 4
     for more in ({"mesh": mesh}, {"memory_bytes": bound}):
-        for one, other in zip(
-            _many_of([0, 1, 2], _clients(), np.stack(histories), **more), free, strict=True
-        ):
+        for one, other in zip(_many_of([0, 1, 2], trainings, **more), free, strict=True):
             _assert_same(one, other)
 
 
@@ -167,8 +178,8 @@ def test_a_diverged_run_stops_and_the_others_go_on() -> None:
     history = _history(0)
     test = (_dataset().test_inputs, _dataset().test_labels)
     lost, fine = _many_of(
-        0, _clients(), history, trainers=[_trainer(3e38), _trainer(0.3)], test=test,
-        evaluate_every=1,
+        0, [_training(history, trainer=_trainer(rate), test=test, evaluate_every=1)
+            for rate in (3e38, 0.3)],
     )  # fmt: skip
     assert lost.diverged_round == 0
     assert (lost.status[1:] == mj.Status.NOT_RUN).all()
@@ -179,8 +190,8 @@ def test_a_diverged_run_stops_and_the_others_go_on() -> None:
 
 
 def test_other_seeds_rates_and_histories_compile_nothing_new() -> None:
-    _many_of([0, 1], _clients(), [_history(0), _history(1)])
+    _many_of([0, 1], [_training(_history(0)), _training(_history(1))])
     compiled = _many.flat_updates._cache_size()
-    _many_of([2, 3], _clients(), [_history(3, 4), _history(4, skipped=(1, 2))],
-             trainers=[_trainer(0.01), _trainer(0.2)])  # fmt: skip
+    slow = _training(_history(3, 4), trainer=_trainer(0.01))
+    _many_of([2, 3], [slow, _training(_history(4, skipped=(1, 2)), trainer=_trainer(0.2))])
     assert _many.flat_updates._cache_size() == compiled

@@ -66,11 +66,11 @@ def _runs() -> dict[str, list[Any]]:
         "seeds": [3, 4, 5, 6],
         "client_data": [_data(seed)[1] for seed in (0, 1, 0, 0)],
         "participation": [_history(seed) for seed in (5, 6, 5, 7)],
-        "trainers": [
+        "trainer": [
             mj.federated.local_sgd(_MODEL, rate, batch_size=8, momentum=0.5)
             for rate in (0.3, 0.1, 3.0, 0.2)
         ],
-        "aggregators": [plain, _average(), plain, weighted],
+        "aggregator": [plain, _average(), plain, weighted],
         "weights": [None, None, None, weights],
         "rate_schedule": [mj.federated.decay_at(4, 0.5)] * 2
         + [lambda index: 3e38 if index > 3 else 0.1]
@@ -85,19 +85,26 @@ def _settings() -> dict[str, Any]:
 
 
 def _together(form: str = "xla", runs: Any = None, **more: Any) -> list[Any]:
-    own = dict(_runs() if runs is None else runs) | _settings() | {"side_by_side": 4} | more
+    own = dict(_runs() if runs is None else runs)
+    keep = more.pop("keep_aggregates", False)
+    seeds = own.pop("seeds")
+    trainings = [
+        mj.federated.Training(
+            _MODEL, keep_aggregates=keep, **_settings(), **dict(zip(own, values, strict=True))
+        )
+        for values in zip(*own.values(), strict=True)
+    ]
     with mj.use_form(form):
-        return mj.federated.train_many(own.pop("seeds"), _MODEL, **own)
+        return mj.federated.train_many(seeds, trainings, **({"side_by_side": 4} | more))
 
 
 def _alone(number: int, **more: Any) -> mj.federated.TrainingResult:
     own = {name: values[number] for name, values in _runs().items()}
+    seed = own.pop("seeds")
     with mj.use_form("xla"):
         return mj.federated.train(
-            own.pop("seeds"), _MODEL, own.pop("client_data"), own.pop("participation"),
-            trainer=own.pop("trainers"), aggregator=own.pop("aggregators"), **own,
-            **(_settings() | more),
-        )  # fmt: skip
+            seed, mj.federated.Training(_MODEL, **own, **(_settings() | more))
+        )
 
 
 def _assert_same(one: mj.federated.TrainingResult, other: mj.federated.TrainingResult) -> None:
@@ -174,7 +181,7 @@ def test_stopped_and_resumed(tmp_path: pathlib.Path) -> None:
 def test_a_bound_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {name: values[:2] for name, values in _runs().items()}
     needed = mj.federated.memory_estimate(
-        _MODEL, _data(0)[1], trainer=runs["trainers"][0], cohort_size=_COHORT, width=1
+        _MODEL, _data(0)[1], trainer=runs["trainer"][0], cohort_size=_COHORT, width=1
     )
     programs = _counted(monkeypatch)
     bounded = _together(runs=runs, memory_bytes=needed.peak_bytes + 6 * 10**4)
@@ -208,7 +215,7 @@ def test_what_cannot_be_traced_goes_beside(monkeypatch: pytest.MonkeyPatch) -> N
     programs = _counted(monkeypatch)
     runs = {name: values[:2] for name, values in _runs().items()}
     runs["participation"] = [_history(seed).survivors[:, 0] for seed in (5, 6)]
-    runs["aggregators"] = [_average(), _OnTheHost()]
+    runs["aggregator"] = [_average(), _OnTheHost()]
     one, other = _together(runs=runs), _together("loops", runs)
     assert {ran.shape[1] for ran, _ in programs} == {1}
     for mine, theirs in zip(one, other, strict=True):

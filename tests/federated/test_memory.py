@@ -105,9 +105,8 @@ def test_a_bound_is_kept_or_refused_before_any_work() -> None:
     aggregator = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
 
     def train(**more: Any) -> mj.federated.TrainingResult:
-        return mj.federated.train(
-            0, _MODEL, _clients(), history, trainer=_trainer(), aggregator=aggregator, **more
-        )
+        training = mj.federated.Training(_MODEL, _clients(), history, _trainer(), aggregator)
+        return mj.federated.train(0, training, **more)
 
     with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must be a positive integer"):
         train(memory_bytes=0)
@@ -139,9 +138,10 @@ dim = mj.federated.num_parameters(model, (8, 8, 1))
 trainer = mj.federated.local_sgd(model, 0.1, batch_size=32)
 
 def train(rounds, **more):
-    return mj.federated.train(
-        0, model, clients, np.ones((rounds, 12), bool), trainer=trainer,
-        aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, .5), 12, dim), **more)
+    training = mj.federated.Training(
+        model, clients, np.ones((rounds, 12), bool), trainer,
+        mj.secagg.ring_average(mj.quantize.stochastic(2**16, .5), 12, dim))
+    return mj.federated.train(0, training, **more)
 
 estimate = mj.federated.memory_estimate(
     model, clients, trainer=trainer, cohort_size=12, width=width, num_rounds=2)

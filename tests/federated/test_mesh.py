@@ -25,16 +25,19 @@ def _clients() -> mj.data.ClientData:
     return mj.data.dirichlet_by_class(0, small, _CLIENTS, concentration=2.0)
 
 
-def _train(**more: Any) -> mj.federated.TrainingResult:
+def _train(mesh: Any = None) -> mj.federated.TrainingResult:
     history = np.zeros((4, _CLIENTS), bool)
     history[:, :3] = True
     history[1] = False
     history[2, 0] = False  # a slot in which nobody is
-    settings: dict[str, Any] = {
-        "trainer": mj.federated.local_sgd(_MODEL, 0.3, batch_size=8),
-        "aggregator": mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 3, 650),
-    }
-    return mj.federated.train(3, _MODEL, _clients(), history, **(settings | more))
+    training = mj.federated.Training(
+        _MODEL,
+        _clients(),
+        history,
+        mj.federated.local_sgd(_MODEL, 0.3, batch_size=8),
+        mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 3, 650),
+    )
+    return mj.federated.train(3, training, mesh=mesh)
 
 
 def test_misuse() -> None:

@@ -60,6 +60,9 @@ def _train_in(form: str, fidelity: str = "sets", **more: Any) -> mj.federated.Tr
         mj.quantize.stochastic(2**12, 0.5), _COHORT, _DIM, rule=_rule(), fidelity=fidelity,
         max_weight=np.asarray(clients.sizes), clip_rule=mj.quantize.following_range(4.0),
     )  # fmt: skip
+    call = {
+        name: more.pop(name) for name in ("checkpoints", "progress", "callback") if name in more
+    }
     settings: dict[str, Any] = {
         "trainer": mj.federated.local_sgd(_MODEL, 0.3, batch_size=8, momentum=0.5),
         "aggregator": average,
@@ -70,7 +73,8 @@ def _train_in(form: str, fidelity: str = "sets", **more: Any) -> mj.federated.Tr
         "weights": clients.sizes,
     }
     with mj.use_form(form):
-        return mj.federated.train(3, _MODEL, clients, _history(), **(settings | more))
+        training = mj.federated.Training(_MODEL, clients, _history(), **(settings | more))
+        return mj.federated.train(3, training, **call)
 
 
 _SERVER = optax.sgd(0.5, momentum=0.9)
@@ -193,11 +197,8 @@ def test_what_cannot_be_traced_goes_by_itself(monkeypatch: pytest.MonkeyPatch) -
     clients = _data()[1]
     history = np.ones((3, _CLIENTS), bool)
     trainer = mj.federated.local_sgd(_MODEL, 0.3, batch_size=8)
-    one, other = (
-        _in_form(form, mj.federated.train, 0, _MODEL, clients, history, trainer=trainer,
-                 aggregator=_OnTheHost())
-        for form in ("loops", "xla")
-    )  # fmt: skip
+    training = mj.federated.Training(_MODEL, clients, history, trainer, _OnTheHost())
+    one, other = (_in_form(form, mj.federated.train, 0, training) for form in ("loops", "xla"))
     np.testing.assert_array_equal(one.parameters, other.parameters)
     assert not programs
 

@@ -77,12 +77,16 @@ def _train(rates: list[float], **more: Any) -> list[mj.federated.TrainingResult]
         dataset, train_inputs=dataset.train_inputs[:40], train_labels=dataset.train_labels[:40]
     )
     model = mj.federated.logistic(10)
-    return mj.federated.train_many(
-        0, model, mj.data.iid(0, small, num_clients=_CLIENTS), _HISTORY,
-        trainers=[mj.federated.local_sgd(model, rate, batch_size=8) for rate in rates],
-        aggregators=mj.secagg.ring_average(mj.quantize.stochastic(2**12, 0.5), 4, 650),
-        test=(dataset.test_inputs[:50], dataset.test_labels[:50]), evaluate_every=3, **more,
-    )  # fmt: skip
+    clients = mj.data.iid(0, small, num_clients=_CLIENTS)
+    trainings = [
+        mj.federated.Training(
+            model, clients, _HISTORY, mj.federated.local_sgd(model, rate, batch_size=8),
+            mj.secagg.ring_average(mj.quantize.stochastic(2**12, 0.5), 4, 650),
+            test=(dataset.test_inputs[:50], dataset.test_labels[:50]), evaluate_every=3,
+        )
+        for rate in rates
+    ]  # fmt: skip
+    return mj.federated.train_many(0, trainings, **more)
 
 
 def _expected(result: mj.federated.TrainingResult, run: int) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,9 @@ import optax
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core.arrays import padded_slots
 from mrsa_jax.federated import programs
-from mrsa_jax.federated._history import checked_order, slots
+from mrsa_jax.federated._training import checked_order
 
 _CLIENTS = 6
 
@@ -69,13 +70,16 @@ def _history(num_rounds: int, seed: int = 0, cohort_size: int = 3) -> np.ndarray
     return history
 
 
-def _train(history: np.ndarray, seed: int = 0, **changes: object) -> mj.federated.TrainingResult:
+def _train(
+    history: np.ndarray, seed: int = 0, progress: Any = None, **changes: Any
+) -> mj.federated.TrainingResult:
     _, clients = _setting()
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "trainer": mj.federated.local_sgd(_model(), 0.3, batch_size=100),
         "aggregator": _PlainMean(),
     }
-    return mj.federated.train(seed, _model(), clients, history, **(settings | changes))
+    training = mj.federated.Training(_model(), clients, history, **(settings | changes))
+    return mj.federated.train(seed, training, progress=progress)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_bad_history(history: np.ndarray, message: str) -> None:
     _, clients = _setting()
     trainer = mj.federated.local_sgd(_model(), 0.3, batch_size=100)
     with pytest.raises((mj.ConfigurationError, TypeError)) as caught:
-        mj.federated.train(0, _model(), clients, history, trainer=trainer, aggregator=_PlainMean())
+        mj.federated.Training(_model(), clients, history, trainer, _PlainMean())
     if isinstance(caught.value, mj.ConfigurationError):
         assert message in str(caught.value)
 
@@ -106,13 +110,12 @@ def test_misuse() -> None:
         _train(history, trainer=other)
     narrow = mj.federated.logistic(4)
     with pytest.raises(mj.ConfigurationError, match="an output for each class"):
-        mj.federated.train(
-            0,
+        mj.federated.Training(
             narrow,
             _setting()[1],
             history,
-            trainer=mj.federated.local_sgd(narrow, 0.3, batch_size=100),
-            aggregator=_PlainMean(),
+            mj.federated.local_sgd(narrow, 0.3, batch_size=100),
+            _PlainMean(),
         )
 
 
@@ -360,15 +363,15 @@ def test_padded_and_plain_ring_sums_train_the_identical_model() -> None:
 def test_learns_digits() -> None:
     dataset, _ = _setting()
     clients = mj.data.iid(0, dataset, _CLIENTS)
-    result = mj.federated.train(
-        0,
+    training = mj.federated.Training(
         _model(),
         clients,
         _history(25),
-        trainer=mj.federated.local_sgd(_model(), 0.5, batch_size=32),
-        aggregator=_PlainMean(),
+        mj.federated.local_sgd(_model(), 0.5, batch_size=32),
+        _PlainMean(),
         test=(dataset.test_inputs, dataset.test_labels),
     )
+    result = mj.federated.train(0, training)
     assert result.accuracy[-1] > 0.9
     assert result.loss[-1] < result.loss[0]
 
@@ -382,7 +385,7 @@ def test_slots_are_filled_with_each_client_once(order: list) -> None:
 def test_slots_follow_the_order_given() -> None:
     """By hand: cohorts {0, 2, 3} and {1} in the order 3, 1, 0, 2."""
     rows = np.array([[1, 0, 1, 1], [0, 1, 0, 0]], bool)
-    members, present = slots(rows, None, np.array([3, 1, 0, 2], np.int32))
+    members, present = padded_slots(rows, 3, np.array([3, 1, 0, 2], np.int32))
     assert members.tolist() == [[3, 0, 2], [1, 0, 0]]
     assert present.tolist() == [[True] * 3, [True, False, False]]
-    assert slots(rows, None)[0].tolist() == [[0, 2, 3], [1, 0, 0]]
+    assert padded_slots(rows, 3)[0].tolist() == [[0, 2, 3], [1, 0, 0]]

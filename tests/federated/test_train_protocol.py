@@ -50,15 +50,9 @@ def _average(rule: Any = None, **more: Any) -> mj.secagg.RingAverage:
 
 def _train(history: Any, aggregator: Any, **more: Any) -> mj.federated.TrainingResult:
     model = mj.federated.logistic(10)
-    return mj.federated.train(
-        7,
-        model,
-        _clients(),
-        history,
-        trainer=mj.federated.local_sgd(model, 0.3, batch_size=100),
-        aggregator=aggregator,
-        **more,
-    )
+    trainer = mj.federated.local_sgd(model, 0.3, batch_size=100)
+    training = mj.federated.Training(model, _clients(), history, trainer, aggregator, **more)
+    return mj.federated.train(7, training)
 
 
 @pytest.mark.parametrize(

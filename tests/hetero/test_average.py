@@ -240,12 +240,12 @@ def test_trains_a_model():
     history = np.asarray([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
     layout = segment_layout("sc", [2, 2], [64, 256], dim=650)
     runs = [
-        federated.train(
-            0, model, clients, history,
+        federated.train(0, federated.Training(
+            model, clients, history,
             trainer=federated.local_sgd(model, 0.1, batch_size=100),
             aggregator=segment_average(layout, (-0.5, 0.5), fidelity=fidelity),
             keep_aggregates=True,
-        )
+        ))
         for fidelity in ("sets", "array")
     ]  # fmt: skip
     assert [mj.Status(code).name for code in runs[0].status] == ["OK", "SKIPPED", "OK"]

@@ -140,7 +140,7 @@ def _overheard(
         quantize.stochastic(lines.LEVELS, lines.CLIP), _CLIENTS, dim, fidelity="sets"
     )
     asked = np.ones((rounds - 1, _CLIENTS), np.bool_)
-    before = federated.train(key, model, clients, asked, trainer=trainer, aggregator=average)
+    before = federated.train(key, federated.Training(model, clients, asked, trainer, average))
     start = on_device(before.parameters, jnp.float32)
     updates = federated.client_updates(key, model, start, clients, trainer, round_index=rounds - 1)
     return lines.wire(key, start[None, :] + updates, chances, round_index=rounds - 1)

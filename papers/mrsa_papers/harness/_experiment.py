@@ -87,10 +87,15 @@ class Experiment:
             progress: Called with the rounds that are trained, and with those to train.
         """
         images = self.context.images
+        trainings = [
+            federated.Training(
+                self.model, own, history, self.trainer, aggregator, rate_schedule=self.schedule,
+                test=(images.test_inputs, images.test_labels), evaluate_every=self.every,
+            )
+            for own, history in zip(clients, histories, strict=True)
+        ]  # fmt: skip
         results = federated.train_many(
-            [self.context.key(seed) for seed in seeds], self.model, list(clients), list(histories),
-            trainers=self.trainer, aggregators=aggregator, rate_schedule=self.schedule,
-            test=(images.test_inputs, images.test_labels), evaluate_every=self.every,
+            [self.context.key(seed) for seed in seeds], trainings,
             mesh=self.mesh, progress=progress,
         )  # fmt: skip
         jax.block_until_ready([result.parameters for result in results])

@@ -179,13 +179,14 @@ def played_window(context: Context, plan: Plan, start: Start, target: int, speed
     first = int(rounds.any(axis=1).argmax())
     updates = updates_at(start.parameters, first)
     clip = _ROOM * float(np.abs(updates).max(initial=1e-12))
-    seen = federated.train(
-        key, start.model, start.clients, rounds, trainer=trainer,
-        aggregator=secagg.ring_average(
+    training = federated.Training(
+        start.model, start.clients, rounds, trainer,
+        secagg.ring_average(
             quantize.stochastic(_LEVELS, clip), plan.cohort_size, updates.shape[1], fidelity="sets"
         ),
-        initial_parameters=start.parameters, keep_aggregates=True, mesh=context.mesh,
+        initial_parameters=start.parameters, keep_aggregates=True,
     )  # fmt: skip
+    seen = federated.train(key, training, mesh=context.mesh)
     learnt = np.asarray(seen.participation)
     sums = np.zeros((len(learnt), updates.shape[1]), np.float32)
     sums[learnt.any(axis=1)] = seen.aggregates
