@@ -55,7 +55,7 @@ def _view() -> tuple[attacks.UpdateView, np.ndarray]:
     return view, np.asarray(gradient)
 
 
-def _inversion(case: str, num_steps: int) -> Measurement:
+def _inversion(num_steps: int) -> Measurement:
     view, gradient = _view()
     attack = attacks.gradient_inversion(num_steps=num_steps, smoothness=_SMOOTHNESS)
     workload = {
@@ -81,8 +81,6 @@ def _inversion(case: str, num_steps: int) -> Measurement:
                 raise ResultsDifferError(f"one side has not found the photograph: PSNR {found}")
 
         measured = compare(
-            "attacks",
-            case,
             lambda: attack.run(0, view).images,
             peer.run,
             work=num_steps,
@@ -96,7 +94,7 @@ def _inversion(case: str, num_steps: int) -> Measurement:
     return dataclasses.replace(measured, note=f"PSNR of the photograph: {words}")
 
 
-def _restarts(case: str, count: int, num_steps: int) -> Measurement:
+def _restarts(count: int, num_steps: int) -> Measurement:
     view, _ = _view()
     many = attacks.gradient_inversion(num_steps=num_steps, restarts=count, smoothness=_SMOOTHNESS)
     one = dataclasses.replace(many, restarts=1)
@@ -108,8 +106,6 @@ def _restarts(case: str, count: int, num_steps: int) -> Measurement:
             raise ResultsDifferError(f"images of the shapes {shapes}")
 
     return compare(
-        "attacks",
-        case,
         lambda: many.run(0, view).images,
         lambda: [one.run(seed, view).images for seed in range(count)],
         work=count * num_steps,
@@ -121,7 +117,7 @@ def _restarts(case: str, count: int, num_steps: int) -> Measurement:
     )
 
 
-def _least_squares(case: str, num_clients: int, num_rounds: int, dim: int) -> Measurement:
+def _least_squares(num_clients: int, num_rounds: int, dim: int) -> Measurement:
     """Sums in a file, estimates to a file; NumPy's pseudo-inverse on a tenth of the coordinates."""
     with tempfile.TemporaryDirectory() as name:
         history, sums = _sums_on_disk(pathlib.Path(name), num_clients, num_rounds, dim)
@@ -141,8 +137,6 @@ def _least_squares(case: str, num_clients: int, num_rounds: int, dim: int) -> Me
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         measured = compare(
-            "attacks",
-            case,
             ours,
             theirs,
             work=dim,
@@ -191,15 +185,15 @@ def cases(quick: bool) -> list[Case]:
     return [
         Case(
             f"gradient inversion, small LeNet, 32 x 32 x 3, {steps} iterations",
-            lambda name: _inversion(name, steps),
+            lambda: _inversion(steps),
             "breaching",
         ),
         Case(
             f"gradient inversion, {restarts} restarts x {iterations} iterations",
-            lambda name: _restarts(name, restarts, iterations),
+            lambda: _restarts(restarts, iterations),
         ),
         Case(
             f"least squares, N = {clients}, J = {rounds}, d = {dim:,}",
-            lambda name: _least_squares(name, clients, rounds, dim),
+            lambda: _least_squares(clients, rounds, dim),
         ),
     ]

@@ -31,7 +31,7 @@ _MODELS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...], int, int, 
 }
 
 
-def _seeds(case: str, name: str, size: int) -> Measurement:
+def _seeds(name: str, size: int) -> Measurement:
     """Four rounds of whole training, with quantization and the sum in the ring."""
     build, shape, num_clients, _, _ = _MODELS[name]
     num_seeds, batch_size = 5, 10
@@ -58,8 +58,6 @@ def _seeds(case: str, name: str, size: int) -> Measurement:
         np.testing.assert_array_less(np.linalg.norm(ours - theirs, axis=1), 0.05 * moved)
 
     return compare(
-        "cohorts",
-        case,
         together,
         apart,
         work=num_seeds * int(participation.sum()) * size,
@@ -70,7 +68,7 @@ def _seeds(case: str, name: str, size: int) -> Measurement:
     )
 
 
-def _updates(case: str, name: str, compute_dtype: str | None) -> Measurement:
+def _updates(name: str, compute_dtype: str | None) -> Measurement:
     """A cohort's first call; in half precision beside float32."""
     build, shape, num_clients, size, batch_size = _MODELS[name]
     clients, model = random_clients(shape, num_clients, size), build(10)
@@ -94,8 +92,6 @@ def _updates(case: str, name: str, compute_dtype: str | None) -> Measurement:
         "bfloat16": "this processor has no bfloat16 arithmetic: the choice is for accelerators",
     }
     return compare(
-        "cohorts",
-        case,
         lambda: trained(compute_dtype),
         None if compute_dtype is None else lambda: trained(None),
         work=num_clients * size,
@@ -106,14 +102,12 @@ def _updates(case: str, name: str, compute_dtype: str | None) -> Measurement:
     )
 
 
-def _draws(case: str, num_clients: int, dim: int) -> Measurement:
+def _draws(num_clients: int, dim: int) -> Measurement:
     """The words of stochastic quantization, as a cohort draws them."""
     keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), num_clients)
     ours = jax.jit(jax.vmap(lambda key: random_words(key, (dim,))))
     theirs = jax.jit(jax.vmap(lambda key: jax.random.bits(key, (dim,), jnp.uint32)))
     return compare(
-        "cohorts",
-        case,
         lambda: ours(keys),
         lambda: theirs(keys),
         work=num_clients * dim,
@@ -135,12 +129,12 @@ def cases(quick: bool) -> list[Case]:
         _, _, clients, size, batch = _MODELS[name]
         words = "" if dtype is None else f", {dtype}"
         case = f"{name}{words}, {clients} x {size}, batch {batch}"
-        return Case(case, lambda case: _updates(case, name, dtype))
+        return Case(case, lambda: _updates(name, dtype))
 
     def seeds(name: str, size: int) -> Case:
         case = f"{name}, 5 seeds x 4 rounds x {_MODELS[name][2]} x {size}, batch 10"
-        return Case(case, lambda case: _seeds(case, name, size))
+        return Case(case, lambda: _seeds(name, size))
 
-    words = Case(f"random words, 12 x {dim:,}", lambda case: _draws(case, 12, dim))
+    words = Case(f"random words, 12 x {dim:,}", lambda: _draws(12, dim))
     halved = (updates(name, "bfloat16") for name in halves)
     return [*map(updates, models), *(seeds(*each) for each in together), *halved, words]

@@ -65,10 +65,10 @@ def _check_variance(variance: float, *all_draws: Any) -> None:
             raise ResultsDifferError(f"mean square {np.mean(values**2)} of variance {variance}")
 
 
-def _draws(case: str, kind: str, variance: float, count: int) -> Measurement:
+def _draws(kind: str, variance: float, count: int) -> Measurement:
     noise, rng = _noise(kind, variance), np.random.default_rng(0)
     fewer = max(1, count // 16)
-    return compare("dp", case, lambda: noise.sample(as_key(1), (count,)),
+    return compare(lambda: noise.sample(as_key(1), (count,)),
                    lambda: _BY_NUMPY[kind](rng, variance, fewer), work=count, peer_work=fewer,
                    unit="draws", peer_name="NumPy, by floats", aim=10, note=_FLOOR,
                    check=functools.partial(_check_variance, variance))  # fmt: skip
@@ -80,13 +80,13 @@ def _words(key: Any, count: int) -> Any:
     return x ^ y
 
 
-def _beside_words(case: str, variance: float, count: int) -> Measurement:
+def _beside_words(variance: float, count: int) -> Measurement:
     noise = _noise("skellam", variance)
 
     def check(draws: Any, _: Any) -> None:
         _check_variance(variance, draws)
 
-    return compare("dp", case, lambda: noise.sample(as_key(1), (count,)),
+    return compare(lambda: noise.sample(as_key(1), (count,)),
                    lambda: _words(as_key(1), count), work=count, unit="draws",
                    peer_name="its random words alone", check=check)  # fmt: skip
 
@@ -97,14 +97,14 @@ def _round(noise: Any, keys: Any, dim: int) -> Any:
     return jnp.sum(draws.astype(jnp.uint32), axis=0, dtype=jnp.uint32)
 
 
-def _clients(case: str, variance: float, clients: int, dim: int) -> Measurement:
+def _clients(variance: float, clients: int, dim: int) -> Measurement:
     """Sum the noise of a round's clients, each of a key of its own, in the ring."""
     noise, keys = _noise("skellam", variance), jax.random.split(as_key(2), clients)
 
     def check(total: Any, _: Any) -> None:
         _check_variance(clients * variance, np.asarray(total).view(np.int32))
 
-    return compare("dp", case, lambda: _round(noise, keys, dim), work=clients * dim,
+    return compare(lambda: _round(noise, keys, dim), work=clients * dim,
                    unit="draws", check=check, note=_FLOOR)  # fmt: skip
 
 
@@ -115,7 +115,7 @@ _HISTORIES = "aim: 1e5 histories of 1,000 rounds at N = 120 in 30 s on two cores
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
-def _account(case: str, target: int, rounds: int, trials: int) -> Measurement:
+def _account(target: int, rounds: int, trials: int) -> Measurement:
     """Account for blocks by least use, who share their blocks with clients of other rates."""
     rates = availability.assign_rates(0, _RATES, 120)
     scheme = (selection.batch_partitioning(120, 12, target), availability.independent(rates))
@@ -127,7 +127,7 @@ def _account(case: str, target: int, rounds: int, trials: int) -> Measurement:
         if not (found.lower <= found.epsilon).all() or not (found.epsilon <= found.upper).all():
             raise ResultsDifferError("an estimate outside of its interval")
 
-    return compare("dp", case, ours, work=trials, unit="histories", check=check, repeats=1,
+    return compare(ours, work=trials, unit="histories", check=check, repeats=1,
                    note=_HISTORIES)  # fmt: skip
 
 
@@ -173,17 +173,17 @@ def _our_losses(is_bins: bool, rounds: int, samples: int) -> Callable[[], Any]:
     return lambda: dp.privacy_losses(scheme, online, rounds, _LOSS_NOISE, samples)
 
 
-def _losses(case: str, is_bins: bool, rounds: int, samples: int) -> Measurement:
+def _losses(is_bins: bool, rounds: int, samples: int) -> Measurement:
     fewer = max(1, samples // 16)
     theirs = functools.partial(_numpy_losses, rounds, _REST, _COIN, _LOSS_NOISE, fewer)
     if is_bins:
         theirs = functools.partial(_numpy_bins, rounds, _REST, _LOSS_NOISE, fewer)
-    return compare("dp", case, _our_losses(is_bins, rounds, samples), theirs, work=samples,
+    return compare(_our_losses(is_bins, rounds, samples), theirs, work=samples,
                    peer_work=fewer, unit="losses", check=_mean_losses_agree, note=_LOSS_NOTE,
                    aim=10, peer_name="NumPy, a round at a time")  # fmt: skip
 
 
-def _losses_beside(case: str, is_bins: bool, rounds: int, samples: int) -> Measurement:
+def _losses_beside(is_bins: bool, rounds: int, samples: int) -> Measurement:
     """Draw losses beside jax_privacy, which takes one thread."""
     fewer = max(1, samples // (64 if is_bins else 16))
     settings = {"bins": is_bins, "rounds": rounds, "separation": _REST, "coin": _COIN,
@@ -193,7 +193,7 @@ def _losses_beside(case: str, is_bins: bool, rounds: int, samples: int) -> Measu
         def check(ours: Any, _: Any) -> None:
             _mean_losses_agree(ours, peer.saved("losses"))
 
-        return compare("dp", case, _our_losses(is_bins, rounds, samples), peer.run, work=samples,
+        return compare(_our_losses(is_bins, rounds, samples), peer.run, work=samples,
                        peer_work=fewer, unit="losses", check=check, note=_LOSS_NOTE, aim=10,
                        peer_name=peer.title, peer_seconds=lambda answer: answer["seconds"],
                        repeats=3)  # fmt: skip
@@ -225,7 +225,7 @@ def _account_cases(quick: bool) -> list[Case]:
     ]
 
 
-def _ledger(case: str, rounds: int, clients: int, bands: int) -> Measurement:
+def _ledger(rounds: int, clients: int, bands: int) -> Measurement:
     """Account for all clients, epsilon among it; 0 bands: independent noise."""
     P = np.random.default_rng(0).random((rounds, clients), np.float32) < 0.05
     roots = np.cumprod([1.0, *(1 - 1 / (2 * np.arange(1.0, max(1, bands))))])
@@ -242,7 +242,7 @@ def _ledger(case: str, rounds: int, clients: int, bands: int) -> Measurement:
         np.testing.assert_allclose(found[0][few], expected, rtol=1e-9)
 
     note = "aim: 10 s on two cores; floor: a pass over the history, or its product with a matrix"
-    return compare("dp", case, ours, work=clients, unit="clients", check=check, repeats=2,
+    return compare(ours, work=clients, unit="clients", check=check, repeats=2,
                    note=note)  # fmt: skip
 
 

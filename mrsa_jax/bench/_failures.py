@@ -71,14 +71,12 @@ def _same_rounds(n: int, p: float, q: float, t: int) -> None:
     np.testing.assert_array_equal(counts, [jnp.sum(~reliable), jnp.sum(~private)])
 
 
-def _measure(case: str, n: int, p: float, q: float, t: int, rounds: int, note: str) -> Measurement:
+def _measure(n: int, p: float, q: float, t: int, rounds: int, note: str) -> Measurement:
     def check(ours: secagg.failures.FailureRates, theirs: np.ndarray) -> None:
         _same_rounds(n, p, q, t)
         _agree(ours, theirs, _PEER_ROUNDS)
 
     return compare(
-        "failures",
-        case,
         lambda: secagg.failure_rates(0, n, p, q, t, rounds),
         lambda: _peer(0, n, p, q, t, _PEER_ROUNDS),
         work=rounds,
@@ -106,10 +104,10 @@ def cases(quick: bool) -> list[Case]:
     return [
         Case(
             f"n = {n}, p* = {p:.4f}, q_total = .1, t = {t}",
-            lambda name: _measure(name, n, p, q, t, rounds, floor),
+            lambda: _measure(n, p, q, t, rounds, floor),
         ),
         Case(
             f"n = {n}, p = .05, q_total = .1, t = 2: disconnected rounds",
-            lambda name: _measure(name, n, 0.05, q, 2, rounds, apart),
+            lambda: _measure(n, 0.05, q, 2, rounds, apart),
         ),
     ]

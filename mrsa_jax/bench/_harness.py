@@ -87,8 +87,6 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def compare(
-    benchmark: str,
-    case: str,
     ours: Callable[[], Any],
     peer: Callable[[], Any] | None = None,
     *,
@@ -105,8 +103,6 @@ def compare(
     """Measure `ours` against `peer`, after `check(our_result, peer_result)` has passed.
 
     Args:
-        benchmark: Topic of the record.
-        case: Name of the case, sizes included.
         ours: Call without arguments; its result is blocked on.
         peer: The same work done by the peer.
         work: Units that `ours` does in one call.
@@ -122,13 +118,13 @@ def compare(
         note: Anything a reader must know.
 
     Returns:
-        The measurement.
+        The measurement; whoever runs the case names its topic and it.
 
     Raises:
         ResultsDifferError: If `check` has found a difference; nothing is timed then.
 
     Examples:
-        >>> compare("sums", "one", lambda: 1, lambda: 1, work=1.0, unit="sums").ratio > 0
+        >>> compare(lambda: 1, lambda: 1, work=1.0, unit="sums").ratio > 0
         True
     """
     first, value = _timed(ours)
@@ -144,8 +140,8 @@ def compare(
             seconds, told = _timed(peer)
             theirs.append((seconds if peer_seconds is None else peer_seconds(told)) * scale)
     return Measurement(
-        benchmark=benchmark,
-        case=case,
+        "",
+        "",
         unit=unit,
         work=float(work),
         first_call_seconds=first,

@@ -51,7 +51,7 @@ def _pads_alone(layout: hetero.SegmentLayout, size: int) -> tuple[int, Callable[
     return made, lambda: secagg.ring_sum(seeds, inputs, plan, 0).total
 
 
-def _a_round(case: str, clients: int, groups: int, dim: int, repeats: int) -> Measurement:
+def _a_round(clients: int, groups: int, dim: int, repeats: int) -> Measurement:
     """Compare a round with one block's pads: the rates of keystream are those of the same loops."""
     layout = _layout_of(clients, groups, dim)
     work = _keystream_bytes(layout)
@@ -70,8 +70,6 @@ def _a_round(case: str, clients: int, groups: int, dim: int, repeats: int) -> Me
         np.testing.assert_array_equal(update, plain.update)
 
     return compare(
-        "hetero",
-        case,
         ours,
         peer,
         work=work,
@@ -86,7 +84,7 @@ def _a_round(case: str, clients: int, groups: int, dim: int, repeats: int) -> Me
     )
 
 
-def _an_average(case: str, dim: int) -> Measurement:
+def _an_average(dim: int) -> Measurement:
     """One round of training's aggregator beside the homogeneous one."""
     layout = _layout_of(20, 5, dim)
     ours = hetero.segment_average(layout, (-1.0, 1.0), fidelity="sets")
@@ -95,8 +93,6 @@ def _an_average(case: str, dim: int) -> Measurement:
     arguments = (updates, jnp.arange(20), jnp.ones(20, bool))
     states = ours.init(), ring.init()
     return compare(
-        "hetero",
-        case,
         lambda: ours.aggregate(jax.random.key(0), states[0], *arguments)[0].update,
         lambda: ring.aggregate(jax.random.key(0), states[1], *arguments)[0].update,
         work=1,
@@ -117,11 +113,11 @@ def cases(quick: bool) -> list[Case]:
         repeats = 1 if clients > 1000 else 3
         return Case(
             f"round, MC, N = {clients}, G = {groups}, d = {dim:,}",
-            lambda name: _a_round(name, clients, groups, dim, repeats),
+            lambda: _a_round(clients, groups, dim, repeats),
         )
 
     average = f"aggregator without pads, N = 20, G = 5, d = {dim:,}"
     return [
-        Case(average, lambda name: _an_average(name, dim)),
+        Case(average, lambda: _an_average(dim)),
         *(a_round(*size) for size in sizes),
     ]

@@ -30,7 +30,7 @@ def _grown(sums: int, cohorts: Iterator[list[str]]) -> live.Gate:
     return gate
 
 
-def _add(case: str, sums: int, clients: int, size: int) -> Measurement:
+def _add(sums: int, clients: int, size: int) -> Measurement:
     cohorts = _cohorts(clients, size)
     gate = _grown(sums - 3, cohorts)
 
@@ -39,11 +39,11 @@ def _add(case: str, sums: int, clients: int, size: int) -> Measurement:
             raise ResultsDifferError(f"rank {state.rank} of {state.sums} random sums")
 
     note = "aim: 0.5 s a sum; floor: three passes over the history's entries"
-    return compare("live", case, lambda: gate.add(next(cohorts)), work=1, unit="sums",
+    return compare(lambda: gate.add(next(cohorts)), work=1, unit="sums",
                    check=check, note=note)  # fmt: skip
 
 
-def _check(case: str, sums: int, clients: int, size: int) -> Measurement:
+def _check(sums: int, clients: int, size: int) -> Measurement:
     cohorts = _cohorts(clients, size)
     gate = _grown(sums, cohorts)
     asked = [next(cohorts) for _ in range(_ASKED)]
@@ -52,11 +52,11 @@ def _check(case: str, sums: int, clients: int, size: int) -> Measurement:
         if not all(answer.allowed for answer in answers):
             raise ResultsDifferError("a random cohort is not allowed")
 
-    return compare("live", case, lambda: gate.check(asked), work=_ASKED, unit="cohorts",
+    return compare(lambda: gate.check(asked), work=_ASKED, unit="cohorts",
                    check=check)  # fmt: skip
 
 
-def _replay(case: str, sums: int, clients: int, size: int) -> Measurement:
+def _replay(sums: int, clients: int, size: int) -> Measurement:
     """Read a history again, beside the batch functions, which say it of the last round alone."""
     cohorts = _cohorts(clients, size)
     history = [next(cohorts) for _ in range(sums)]
@@ -79,7 +79,7 @@ def _replay(case: str, sums: int, clients: int, size: int) -> Measurement:
             raise ResultsDifferError(f"{state} beside {theirs}")
         np.testing.assert_allclose(state.hidden, hidden, rtol=1e-9)
 
-    return compare("live", case, ours, batch, work=sums, unit="sums", peer_name="batch functions, "
+    return compare(ours, batch, work=sums, unit="sums", peer_name="batch functions, "
                    "after the last sum alone", check=check, repeats=1)  # fmt: skip
 
 

@@ -14,10 +14,10 @@ from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
 
 def _ring_sum(participants: int, dim: int, modulus: int, name: str) -> Case:
     case = f"ring_sum, n = {participants}, d = {dim:,}, R = {name}"
-    return Case(case, lambda case: _measure(case, participants, dim, modulus))
+    return Case(case, lambda: _measure(participants, dim, modulus))
 
 
-def _measure(case: str, participants: int, dim: int, modulus: int) -> Measurement:
+def _measure(participants: int, dim: int, modulus: int) -> Measurement:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     rng = np.random.default_rng(0)
@@ -40,8 +40,6 @@ def _measure(case: str, participants: int, dim: int, modulus: int) -> Measuremen
         np.testing.assert_array_equal(np.asarray(ours, np.uint64), expected)
 
     return compare(
-        "pads",
-        case,
         lambda: ring_sum(seeds, inputs, plan, 0).total,
         openssl,
         work=streams * size,

@@ -27,11 +27,9 @@ def _schemes(clients: int) -> dict[str, Any]:
 
 
 def _timed(
-    case: str, run: Callable[[], Any], work: int, note: str, check: Callable[[Any, Any], None]
+    run: Callable[[], Any], work: int, note: str, check: Callable[[Any, Any], None]
 ) -> Measurement:
-    return compare(
-        "privacy", case, run, work=work, unit="histories", check=check, repeats=1, note=note
-    )
+    return compare(run, work=work, unit="histories", check=check, repeats=1, note=note)
 
 
 def _history(selector: selection.Selector, rounds: int) -> np.ndarray:
@@ -56,7 +54,7 @@ def _certified(found: Any, _: None) -> None:
             raise ResultsDifferError("a round's T is not certified")
 
 
-def _strong(case: str, rounds: int, clients: int) -> Measurement:
+def _strong(rounds: int, clients: int) -> Measurement:
     history = np.random.default_rng(0).random((rounds, clients)) < 0.01
     # by its definition: the fewest clients who always move together
     columns = np.packbits(history[:, history.any(axis=0)], axis=0).T.copy()
@@ -67,10 +65,10 @@ def _strong(case: str, rounds: int, clients: int) -> Measurement:
             raise ResultsDifferError(f"T is {found}, not {sizes.min()}")
 
     note = "aim: 1 s; floor: reading and transposing 12.5 MB of bits"
-    return _timed(case, lambda: privacy.strong_privacy(history), 1, note, check)
+    return _timed(lambda: privacy.strong_privacy(history), 1, note, check)
 
 
-def _first_exposure(case: str, size: int) -> Measurement:
+def _first_exposure(size: int) -> Measurement:
     history = _history(selection.uniform(size, size // 10), size)
 
     def check(found: Any, _: None) -> None:
@@ -81,7 +79,7 @@ def _first_exposure(case: str, size: int) -> Measurement:
         leverage = (kept**2).sum(axis=0)
         np.testing.assert_array_equal(np.asarray(found) >= 0, leverage > 1 - 1e-6)
 
-    return _timed(case, lambda: privacy.first_exposure(history), 1, "aim: 5 s", check)
+    return _timed(lambda: privacy.first_exposure(history), 1, "aim: 5 s", check)
 
 
 def _ordered(found: list[Any], _: None) -> None:
@@ -90,7 +88,6 @@ def _ordered(found: list[Any], _: None) -> None:
 
 
 def _in_bulk(
-    case: str,
     sizes: tuple[int, int, int],
     left_out: Sequence[str],
     method: str,
@@ -102,17 +99,17 @@ def _in_bulk(
     def run() -> list[Any]:
         return [privacy.weak_privacy_trajectory(own, method) for own in rolled.values()]
 
-    return _timed(case, run, len(rolled) * sizes[2], note, check)
+    return _timed(run, len(rolled) * sizes[2], note, check)
 
 
-def _hard(case: str, sizes: tuple[int, int, int], effort: float, note: str) -> Measurement:
+def _hard(sizes: tuple[int, int, int], effort: float, note: str) -> Measurement:
     clients, cohort, rounds = sizes
     history = _history(selection.uniform(clients, cohort), rounds)
     run = functools.partial(privacy.weak_privacy_trajectory, history, effort=effort)
-    return _timed(case, run, 1, note, _certified)
+    return _timed(run, 1, note, _certified)
 
 
-def _coalitions(case: str, clients: int, rounds: int, count: int, compared: int) -> Measurement:
+def _coalitions(clients: int, rounds: int, count: int, compared: int) -> Measurement:
     """Time random coalitions of a tenth and of 3 in 10 clients, both halves of the work."""
     history = _history(selection.uniform(clients, clients // 10), rounds)
     draw = np.random.default_rng(0)
@@ -135,8 +132,6 @@ def _coalitions(case: str, clients: int, rounds: int, count: int, compared: int)
         np.testing.assert_array_equal(ours, theirs)
 
     return compare(
-        "privacy",
-        case,
         lambda: privacy.collusion_risk(0, history, [0.1, 0.3], count // 2),
         peer,
         work=count,
@@ -149,7 +144,7 @@ def _coalitions(case: str, clients: int, rounds: int, count: int, compared: int)
     )
 
 
-def _hidden(case: str, trials: int, rounds: int, clients: int, compared: int) -> Measurement:
+def _hidden(trials: int, rounds: int, clients: int, compared: int) -> Measurement:
     """Time the worst and the median client after every round of many histories."""
     online = availability.independent(0.3)
     selector = selection.uniform(clients, clients // 10)
@@ -172,8 +167,6 @@ def _hidden(case: str, trials: int, rounds: int, clients: int, compared: int) ->
         np.testing.assert_allclose(ours[:compared], theirs, rtol=1e-6)
 
     return compare(
-        "privacy",
-        case,
         lambda: privacy.hidden_among_trajectory(histories, quantiles=(0.0, 0.5)),
         peer,
         work=trials * rounds,
@@ -187,7 +180,7 @@ def _hidden(case: str, trials: int, rounds: int, clients: int, compared: int) ->
     )
 
 
-def _hidden_wide(case: str, rounds: int, clients: int) -> Measurement:
+def _hidden_wide(rounds: int, clients: int) -> Measurement:
     """Time the worst client after every round of one history of very many."""
     history = np.random.default_rng(0).integers(0, 2, (rounds, clients), np.uint8).view(np.bool_)
 
@@ -201,9 +194,7 @@ def _hidden_wide(case: str, rounds: int, clients: int) -> Measurement:
 
     note = "aim: 120 s and 4 GB for 10^6 clients x 1,000 rounds; floor: 3 J^2 N / 2 products"
     run = functools.partial(privacy.hidden_among_trajectory, history, quantiles=(0.0,))
-    return compare(
-        "privacy", case, run, work=rounds, unit="rounds", check=check, repeats=1, note=note
-    )
+    return compare(run, work=rounds, unit="rounds", check=check, repeats=1, note=note)
 
 
 def cases(quick: bool) -> list[Case]:
@@ -217,30 +208,30 @@ def cases(quick: bool) -> list[Case]:
     schemes, blocks = ("two", "one block scheme") if quick else ("six", "four block schemes")
     exact = "aim: 300 s; every round exact"
     found = [
-        Case(f"strong, [{wide[0]}, {wide[1]}]", lambda name: _strong(name, *wide)),
-        Case(f"first exposure, [{square}, {square}]", lambda name: _first_exposure(name, square)),
+        Case(f"strong, [{wide[0]}, {wide[1]}]", lambda: _strong(*wide)),
+        Case(f"first exposure, [{square}, {square}]", lambda: _first_exposure(square)),
         Case(
             f"bounds, {schemes} schemes x {size}",
-            lambda name: _in_bulk(name, sizes, fewer, "bounds", "aim: 60 s", _ordered),
+            lambda: _in_bulk(sizes, fewer, "bounds", "aim: 60 s", _ordered),
         ),
         Case(
             f"certified, {blocks} x {size}",
-            lambda name: _in_bulk(name, sizes, proven, "certified", exact, _certified),
+            lambda: _in_bulk(sizes, proven, "certified", exact, _certified),
         ),
     ]
     coalitions = (36, 24, 512, 40) if quick else (_CLIENTS, 90, 20_000, 200)
     drawn = f"random coalitions, [{coalitions[1]}, {coalitions[0]}]"
-    found.append(Case(drawn, lambda name: _coalitions(name, *coalitions)))
+    found.append(Case(drawn, lambda: _coalitions(*coalitions)))
     trials, rounds, clients, compared = (8, 30, 24, 4) if quick else (1000, 200, _CLIENTS, 4)
     many = (20, 20_000) if quick else (1000, 10**6)
     found += [
         Case(
             f"hidden among, {trials} trials x [{rounds}, {clients}]",
-            lambda name: _hidden(name, trials, rounds, clients, compared),
+            lambda: _hidden(trials, rounds, clients, compared),
         ),
         Case(
             f"hidden among, worst, [{many[0]}, {many[1]}]",
-            lambda name: _hidden_wide(name, *many),
+            lambda: _hidden_wide(*many),
         ),
     ]
     if quick:
@@ -249,12 +240,10 @@ def cases(quick: bool) -> list[Case]:
         *found,
         Case(
             "certified, random, [60, 60], K = 10",
-            lambda name: _hard(name, (60, 10, 60), 1.0, "aim: 300 s; every rank exact"),
+            lambda: _hard((60, 10, 60), 1.0, "aim: 300 s; every rank exact"),
         ),
         Case(
             "certified, random, [96, 120], K = 12",
-            lambda name: _hard(
-                name, (_CLIENTS, _COHORT, 96), 4.0, "aim: 180 s; exact to rank 96; effort 4"
-            ),
+            lambda: _hard((_CLIENTS, _COHORT, 96), 4.0, "aim: 180 s; exact to rank 96; effort 4"),
         ),
     ]

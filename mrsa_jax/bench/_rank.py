@@ -32,7 +32,7 @@ def _dependent(count: int, clients: int, cohort: int) -> np.ndarray:
     return rounds
 
 
-def _measure(case: str, matrices: np.ndarray, note: str) -> Measurement:
+def _measure(matrices: np.ndarray, note: str) -> Measurement:
     floats = matrices[:_PEER_MATRICES].astype(float)
 
     def peer() -> np.ndarray:
@@ -40,8 +40,6 @@ def _measure(case: str, matrices: np.ndarray, note: str) -> Measurement:
             return np.asarray([np.linalg.matrix_rank(matrix) for matrix in floats])
 
     return compare(
-        "rank",
-        case,
         lambda: rank(matrices),
         peer,
         work=len(matrices),
@@ -62,20 +60,18 @@ def cases(quick: bool) -> list[Case]:
     return [
         Case(
             f"random, {count:,} x {shape}",
-            lambda name: _measure(name, _histories(count, size, cohort, 1, 0), _FLOOR),
+            lambda: _measure(_histories(count, size, cohort, 1, 0), _FLOOR),
         ),
         Case(
             f"blocks of 3, {count:,} x {shape}",
-            lambda name: _measure(
-                name,
+            lambda: _measure(
                 _histories(count, size, cohort, 3, 1),
                 "the rank is proven by the number of distinct columns; " + _FLOOR,
             ),
         ),
         Case(
             f"dependent round, {few} x {shape}",
-            lambda name: _measure(
-                name,
+            lambda: _measure(
                 _dependent(few, size, cohort),
                 "a rank which nothing proves: all three primes run, two of them of 31 bits",
             ),

@@ -69,7 +69,7 @@ def _workload(name: str, clients: Any, start: Any) -> dict[str, Any]:
     }
 
 
-def _measure(case: str, system: str, name: str, sizes: _Sizes, repeats: int) -> Measurement:
+def _measure(system: str, name: str, sizes: _Sizes, repeats: int) -> Measurement:
     num_clients, size = sizes
     clients, model = random_clients(_SHAPE, num_clients, size), _model(name)
     start = federated.initial_parameters(0, model, _SHAPE)
@@ -98,8 +98,6 @@ def _measure(case: str, system: str, name: str, sizes: _Sizes, repeats: int) -> 
                 raise ResultsDifferError(f"models differ by {error} of the way from the start")
 
         return compare(
-            "rounds",
-            case,
             ours,
             peer.run,
             work=_ROUNDS * num_clients * size,
@@ -123,7 +121,7 @@ def cases(quick: bool) -> list[Case]:
         repeats = 2 if quick or system == "flower" else 5
         return Case(
             f"{words}, {PEERS[system][0]}",
-            lambda case: _measure(case, system, name, sizes, repeats),
+            lambda: _measure(system, name, sizes, repeats),
             system,
         )
 

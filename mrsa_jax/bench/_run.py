@@ -168,8 +168,8 @@ def _measure(topic: str, case: Case, found: _Found) -> None:
         found.leave_out(case.needs, case.name)
         return
     try:
-        item = case.measure(case.name)
+        item = case.measure()
     except (ResultsDifferError, PeerError) as error:
         found.failures.append(Failure(topic, case.name, str(error).strip()))
     else:
-        found.measurements.append(item)
+        found.measurements.append(dataclasses.replace(item, benchmark=topic, case=case.name))

@@ -33,7 +33,7 @@ def _residues(num_clients: int, dim: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 2**_BITS, (num_clients, dim)).astype(np.uint32)
 
 
-def _whole_round(case: str, n: int, dim: int) -> Measurement:
+def _whole_round(n: int, dim: int) -> Measurement:
     inputs, survivors = _residues(n, dim), _lost_before_unmasking(n, 0.1)
     arguments = (inputs, ~np.eye(n, dtype=bool), survivors, n // 2 + 1, _BITS)
 
@@ -43,8 +43,6 @@ def _whole_round(case: str, n: int, dim: int) -> Measurement:
         np.testing.assert_array_equal(ours.total, real.total)
 
     return compare(
-        "secagg",
-        case,
         lambda: secagg.aggregate(0, *arguments),
         lambda: protocol.run(*arguments, entropy=0),
         work=1,
@@ -57,7 +55,7 @@ def _whole_round(case: str, n: int, dim: int) -> Measurement:
     )
 
 
-def _sparse_round(case: str, num_clients: int, dim: int) -> Measurement:
+def _sparse_round(num_clients: int, dim: int) -> Measurement:
     p = secagg.connection_probability(num_clients, _TOTAL_DROPOUT)
     threshold = secagg.share_threshold(num_clients, p)
     graph = np.asarray(graphs.erdos_renyi(num_clients, p).sample(jax.random.key(0)))
@@ -69,8 +67,6 @@ def _sparse_round(case: str, num_clients: int, dim: int) -> Measurement:
         np.testing.assert_array_equal(ours.total, expected)
 
     return compare(
-        "secagg",
-        case,
         lambda: secagg.aggregate(0, inputs, graph, survivors, threshold, _BITS),
         lambda: secagg.aggregate(0, inputs, ~np.eye(num_clients, dtype=bool), survivors,
                                  num_clients // 2 + 1, _BITS),
@@ -83,7 +79,7 @@ def _sparse_round(case: str, num_clients: int, dim: int) -> Measurement:
     )  # fmt: skip
 
 
-def _sharing(case: str, num_clients: int) -> Measurement:
+def _sharing(num_clients: int) -> Measurement:
     rng = np.random.default_rng(0)
     degree = num_clients // 2
     secrets = rng.integers(0, 2**30, (num_clients, LIMBS), dtype=np.uint32)
@@ -102,8 +98,6 @@ def _sharing(case: str, num_clients: int) -> Measurement:
         return np.stack(shares)
 
     return compare(
-        "secagg",
-        case,
         lambda: share_secrets(*arrays),
         loop,
         work=num_clients,
@@ -116,13 +110,11 @@ def _sharing(case: str, num_clients: int) -> Measurement:
     )
 
 
-def _growth(case: str, num_clients: int, degree: int, dim: int) -> Measurement:
+def _growth(num_clients: int, degree: int, dim: int) -> Measurement:
     graph = np.asarray(graphs.harary(num_clients, degree).sample(jax.random.key(0)))
     survivors = np.ones((5, num_clients), bool)
     inputs = _residues(num_clients, dim)
     return compare(
-        "secagg",
-        case,
         lambda: secagg.aggregate(0, inputs, graph, survivors, degree // 2 + 1, _BITS).total,
         check=lambda ours, _: np.testing.assert_array_equal(ours, inputs.sum(axis=0) % 2**_BITS),
         work=num_clients * degree // 2,
@@ -132,7 +124,7 @@ def _growth(case: str, num_clients: int, degree: int, dim: int) -> Measurement:
     )
 
 
-def _beside_flower(case: str, n: int, degree: int, dim: int, *, is_real: bool) -> Measurement:
+def _beside_flower(n: int, degree: int, dim: int, *, is_real: bool) -> Measurement:
     """One round from float updates to their mean; of degree n - 1 for the complete graph."""
     lost, threshold = max(1, n // 12), (degree + 1) // 2 + 1
     updates = np.random.default_rng(0).uniform(-1, 1, (n, dim)).astype(np.float32)
@@ -165,8 +157,6 @@ def _beside_flower(case: str, n: int, degree: int, dim: int, *, is_real: bool) -
             np.testing.assert_array_less(np.abs(peer.saved() - expected), step)
 
         return compare(
-            "secagg",
-            case,
             ours,
             peer.run,
             work=1,
@@ -190,23 +180,23 @@ def cases(quick: bool) -> list[Case]:
     found = [
         Case(
             f"round, complete graph, n = {whole}, d = {dim:,}, 10 % lost",
-            lambda name: _whole_round(name, whole, dim),
+            lambda: _whole_round(whole, dim),
         )
     ]
 
     def sparse(n: int) -> Case:
         case = f"round, CCESA at p*, n = {n}, d = {dim:,}, q = 0.1"
-        return Case(case, lambda name: _sparse_round(name, n, dim))
+        return Case(case, lambda: _sparse_round(n, dim))
 
     def growth(degree: int) -> Case:
         case = f"round, {degree}-regular graph, n = {clients}, d = {dim:,}"
-        return Case(case, lambda name: _growth(name, clients, degree, dim))
+        return Case(case, lambda: _growth(clients, degree, dim))
 
     found += [sparse(n) for n in ((60,) if quick else (300, 500))]
     found.append(
         Case(
             f"shares of one secret for each of n = {shared}, t = n/2 + 1",
-            lambda name: _sharing(name, shared),
+            lambda: _sharing(shared),
         )
     )
     found += [growth(degree) for degree in degrees]
@@ -216,7 +206,7 @@ def cases(quick: bool) -> list[Case]:
         ours = "the real protocol" if is_real else "arrays"
         return Case(
             f"round, {graph}, n = {n}, d = {dim:,}, {ours}, Flower",
-            lambda name: _beside_flower(name, n, degree, dim, is_real=is_real),
+            lambda: _beside_flower(n, degree, dim, is_real=is_real),
             "flower",
         )
 

@@ -100,15 +100,13 @@ def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
 
 
 def _measure(
-    case: str, selector: selection.Selector, choose: _Choose, rounds: int, trials: int
+    selector: selection.Selector, choose: _Choose, rounds: int, trials: int
 ) -> Measurement:
     """Measure one scheme with the papers' mixed rates, shuffled."""
     rates = availability.assign_rates(0, [0.1, 0.2, 0.3, 0.4, 0.5], _N)
     online = availability.independent(rates)
     peer_trials = min(trials, _PEER_TRIALS)
     return compare(
-        "selection",
-        case,
         lambda: selection.rollout_trials(0, selector, online, rounds, trials),
         lambda: _numpy_rollouts(choose, rates, peer_trials, rounds),
         work=rounds * trials,
@@ -143,8 +141,6 @@ def cases(quick: bool) -> list[Case]:
     size = f"N={_N} K={_K} {rounds} rounds x {trials} trials"
 
     def case(name: str, selector: selection.Selector, choose: _Choose) -> Case:
-        return Case(
-            f"{name}, {size}", lambda case: _measure(case, selector, choose, rounds, trials)
-        )
+        return Case(f"{name}, {size}", lambda: _measure(selector, choose, rounds, trials))
 
     return [case(*scheme) for scheme in schemes]

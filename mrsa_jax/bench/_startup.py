@@ -107,7 +107,7 @@ def _start(
     return f"ended with {status}: " + "".join(said[-_LAST_LINES:])
 
 
-def _measure(case: str, command: _Command, repeats: int) -> Measurement:
+def _measure(command: _Command, repeats: int) -> Measurement:
     ours = [sys.executable, "-m", "mrsa_jax"]
 
     def check(problem: str, of_jax: str) -> None:
@@ -123,8 +123,6 @@ def _measure(case: str, command: _Command, repeats: int) -> Measurement:
                 [*ours, *command.before.split()], cwd=folder, check=True, capture_output=True
             )
         return compare(
-            "startup",
-            case,
             lambda: _start([*ours, *command.words.split()], folder, command.until, command.is_cold),
             lambda: _start([sys.executable, "-c", _JAX_ALONE], folder, _COMPILES),
             work=1,

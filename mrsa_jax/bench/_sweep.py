@@ -39,7 +39,7 @@ def _planned(rounds: int, trials: int, num_rates: int) -> Plan:
     )
 
 
-def _measure(case: str, plan: Plan, repeats: int) -> Measurement:
+def _measure(plan: Plan, repeats: int) -> Measurement:
     runner = plan.sweep.kind.runner()
 
     def stored() -> Any:
@@ -66,8 +66,6 @@ def _measure(case: str, plan: Plan, repeats: int) -> Measurement:
                 np.testing.assert_array_equal(here, value)
 
     return compare(
-        "sweep",
-        case,
         stored,
         computed,
         work=plan.sweep.size,
@@ -85,4 +83,4 @@ def cases(quick: bool) -> list[Case]:
     """Return the sweep of six schemes, five dropout rates and three privacy targets."""
     rounds, trials, rates, repeats = (40, 2, 2, 1) if quick else (500, 100, 5, 2)
     name = f"6 schemes x {rates} rates x 3 targets x {trials} trials x {rounds} rounds"
-    return [Case(name, lambda case: _measure(case, _planned(rounds, trials, rates), repeats))]
+    return [Case(name, lambda: _measure(_planned(rounds, trials, rates), repeats))]

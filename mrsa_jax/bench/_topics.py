@@ -18,12 +18,12 @@ class Case(NamedTuple):
 
     Attributes:
         name: What is run, with its sizes.
-        measure: Takes the name, which the measurement carries, sets up, compares and times.
+        measure: Sets up, compares and times.
         needs: The system of `PEERS` that it is compared with; None if it needs none.
     """
 
     name: str
-    measure: Callable[[str], Measurement]
+    measure: Callable[[], Measurement]
     needs: str | None = None
 
 

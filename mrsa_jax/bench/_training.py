@@ -70,9 +70,7 @@ def _plain_loop(
     return run
 
 
-def _beside_a_loop(
-    case: str, name: str, num_members: int, size: int, batch_size: int
-) -> Measurement:
+def _beside_a_loop(name: str, num_members: int, size: int, batch_size: int) -> Measurement:
     dataset = data.load("mnist_5k", seed=0)
     clients = data.iid(0, dataset, len(dataset.train_labels) // size)
     model = {"LeNet": federated.lenet, "MLP": federated.mlp}[name](10)
@@ -99,8 +97,6 @@ def _beside_a_loop(
             raise ResultsDifferError(f"updates differ, relative to their norm, by {errors}")
 
     return compare(
-        "training",
-        case,
         lambda: federated.client_updates(0, model, start, clients, trainer, members),
         _plain_loop(plain, federated.unflatten(model, _SHAPE, start), batches),
         work=work,
@@ -133,7 +129,7 @@ _MODELS = {
 }
 
 
-def _beside_pytorch(case: str, name: str, workload: _Workload) -> Measurement:
+def _beside_pytorch(name: str, workload: _Workload) -> Measurement:
     shape, convolutions, dense, num_clients, size, batch_size = workload
     clients, model = random_clients(shape, num_clients, size), _MODELS[name](10)
     start = federated.initial_parameters(0, model, shape)
@@ -168,8 +164,6 @@ def _beside_pytorch(case: str, name: str, workload: _Workload) -> Measurement:
                 raise ResultsDifferError(f"updates differ, relative to their norm, by {errors}")
 
         measured = compare(
-            "training",
-            case,
             lambda: federated.client_updates(0, model, start, everywhere, trainer, mesh=mesh),
             peer.run,
             work=num_clients * size,
@@ -232,7 +226,7 @@ def cases(quick: bool) -> list[Case]:
     def loop(name: str, members: int, size: int, batch: int) -> Case:
         return Case(
             f"{name}, {members} clients x {size}, batch {batch}",
-            lambda case: _beside_a_loop(case, name, members, size, batch),
+            lambda: _beside_a_loop(name, members, size, batch),
         )
 
     def pytorch(name: str) -> Case:
@@ -242,7 +236,7 @@ def cases(quick: bool) -> list[Case]:
         _, _, _, clients, size, batch = workload
         return Case(
             f"{name}, {clients} clients x {size}, batch {batch}",
-            lambda case: _beside_pytorch(case, name, workload),
+            lambda: _beside_pytorch(name, workload),
             "pytorch",
         )
 

@@ -23,17 +23,13 @@ def _compare(**changes: object) -> bench.Measurement:
         "repeats": 3,
         "aim": 2.0,
     }
-    return _harness.compare(
-        "topic", "case", lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes)
-    )
+    return _harness.compare(lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes))
 
 
 def test_a_wrong_result_is_never_timed() -> None:
     calls = []
     with pytest.raises(_harness.ResultsDifferError):
         _harness.compare(
-            "topic",
-            "case",
             lambda: calls.append(1) or np.ones(3),
             lambda: np.zeros(3),
             work=1.0,
@@ -62,7 +58,7 @@ def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_peer_may_tell_its_own_seconds() -> None:
     item = _harness.compare(
-        "t", "c", lambda: 1, lambda: {"seconds": 2.0}, work=3.0, unit="x",
+        lambda: 1, lambda: {"seconds": 2.0}, work=3.0, unit="x",
         peer_work=1.0, peer_seconds=lambda told: told["seconds"], repeats=2,
     )  # fmt: skip
     assert item.peer_seconds_min == item.peer_seconds_median == 6.0
@@ -73,9 +69,9 @@ def test_ours_alone_is_checked_too() -> None:
         assert nothing is None
         np.testing.assert_equal(found, 2)
 
-    _harness.compare("t", "c", lambda: 2, work=1.0, unit="x", check=check, repeats=1)
+    _harness.compare(lambda: 2, work=1.0, unit="x", check=check, repeats=1)
     with pytest.raises(_harness.ResultsDifferError, match="not equal"):
-        _harness.compare("t", "c", lambda: 1, work=1.0, unit="x", check=check, repeats=1)
+        _harness.compare(lambda: 1, work=1.0, unit="x", check=check, repeats=1)
 
 
 def test_records_are_json_lines_with_machine_and_time(tmp_path: pathlib.Path) -> None:

@@ -15,15 +15,15 @@ from mrsa_jax.bench import _harness, _random_clients, _rank, _rounds, _run, _sel
 from mrsa_jax.cli import main
 
 
-def _measure(name: str) -> bench.Measurement:
-    return _harness.compare("rank", name, lambda: 1, lambda: 1, work=1.0, unit="x", repeats=1)
+def _measure() -> bench.Measurement:
+    return _harness.compare(lambda: 1, lambda: 1, work=1.0, unit="x", repeats=1)
 
 
-def _wrong(name: str) -> bench.Measurement:
+def _wrong() -> bench.Measurement:
     raise _harness.ResultsDifferError("1 is not 2")
 
 
-def _broken(name: str) -> bench.Measurement:
+def _broken() -> bench.Measurement:
     raise _run.PeerError("ended with 1")
 
 
@@ -59,7 +59,8 @@ def test_one_failure_ends_nothing() -> None:
             steps.append(done)
 
     report = bench.run(["rank"], peers=True, watch=Watch())
-    assert [item.case for item in report.measurements] == ["good", "last"]
+    named = [(item.benchmark, item.case) for item in report.measurements]
+    assert named == [("rank", "good"), ("rank", "last")]
     reasons = [(failure.case, failure.reason) for failure in report.failures]
     assert reasons == [("wrong", "1 is not 2"), ("broken", "ended with 1")]
     assert {name: each.cases for name, each in report.left_out.items()} == {"flower": ("absent",)}
@@ -126,9 +127,9 @@ def test_rounds_take_every_sample_of_each_client_once() -> None:
 def test_a_wrong_result_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def wrong(name: str) -> bench.Measurement:
+    def wrong() -> bench.Measurement:
         return _harness.compare(
-            "rank", name, lambda: 1, lambda: 2, work=1.0, unit="x",
+            lambda: 1, lambda: 2, work=1.0, unit="x",
             check=lambda ours, theirs: pytest.fail("unreached") if ours == theirs else _differ(),
         )  # fmt: skip
 
