@@ -1,26 +1,22 @@
-"""Adjacency matrices as lists: checks, edges, padded neighbour lists.
+"""What an assignment graph is: a matrix that is checked, and its edges in order.
 
-`edges` numbers the pair seeds of `secagg.Seeds`; neighbour lists feed kernels whose work grows as
-n k and not as n^2.
+`edges` numbers the pair seeds of `secagg.Seeds`.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.arrays import host_array
 from mrsa_jax._core.checks import check_integer
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import MAX_PAIRED
-from mrsa_jax._core.tracing import one_program
 
 # ---- What every assignment graph offers: an adjacency matrix from a key.
 #
@@ -50,7 +46,7 @@ def check_num_clients(num_clients: object) -> int:
     return check_integer(num_clients, "num_clients", 1, MAX_PAIRED)
 
 
-# ---- Adjacency matrices as lists: checks, edges, padded neighbour lists.
+# ---- Adjacency matrices: checks, and edges as a list.
 
 
 def check_adjacency(
@@ -108,49 +104,3 @@ def edges(adjacency: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "edges 2"]:
         [[0, 1], [0, 2]]
     """
     return np.argwhere(np.triu(check_adjacency(adjacency))).astype(np.int32)
-
-
-def neighbour_lists(
-    adjacency: ArrayLike | Sequence[Any], width: int | np.integer
-) -> tuple[Int32[Array, "clients {width}"], Bool[Array, "clients {width}"]]:
-    """Return every client's neighbours as one row of equal length.
-
-    Args:
-        adjacency: bool[n, n], symmetric, with a false diagonal.
-        width: Length of the rows, at least the largest degree.
-
-    Returns:
-        Neighbours, int32[n, width], ascending, then the client's own number where there are no
-        more; and bool[n, width], which entries are neighbours.
-
-    Raises:
-        ConfigurationError: If the matrix is not a graph or some degree exceeds `width`. Traced
-            values cannot raise: there the neighbours with the largest numbers are left out, so
-            compare `degrees(adjacency)` with `width` first.
-
-    Examples:
-        >>> lists, valid = neighbour_lists([[False, True], [True, False]], 2)
-        >>> lists.tolist(), valid.tolist()
-        ([[1, 0], [0, 1]], [[True, False], [True, False]])
-    """
-    size = check_integer(width, "width", 0)
-    if isinstance(adjacency, jax.core.Tracer):
-        return _neighbour_lists(adjacency, size)
-    matrix = np.asarray(check_adjacency(adjacency))
-    largest = int(matrix.sum(axis=1).max())
-    require(largest <= size, "width", f"must be at least the largest degree, {largest}", size)
-    return _neighbour_lists(on_device(matrix), size)
-
-
-@functools.partial(one_program, static_argnums=1)
-def _neighbour_lists(adjacency: Bool[Array, "clients clients"], width: int) -> tuple[Array, Array]:
-    """Sort every row's neighbours to its front."""
-    num_clients = adjacency.shape[0]
-    index = jax.lax.broadcasted_iota(jnp.int32, (num_clients, num_clients), 1)
-    none = jnp.int32(num_clients)
-    ordered = jnp.sort(jnp.where(adjacency, index, none), axis=1)[:, :width]
-    missing = max(0, width - num_clients)
-    ordered = jnp.pad(ordered, ((0, 0), (0, missing)), constant_values=num_clients)
-    valid = ordered < none
-    own = jax.lax.broadcasted_iota(jnp.int32, (num_clients, width), 0)
-    return jnp.where(valid, ordered, own), valid

@@ -54,7 +54,7 @@ class Seeds:
         self_seed: uint32[n, 8], b_i of each participant, fresh in every round.
         pair_seed: uint32[E, 8], s_ij of each pair of slots that shares one.
         edges: int32[E, 2], those pairs i < j in lexicographic order; all n (n - 1) / 2 of them
-            in the complete graph (`edge_index`).
+            in the complete graph.
     """
 
     __repr__ = brief
@@ -86,19 +86,6 @@ class RingResult:
         """Return the only block's sum."""
         require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
         return self.totals[0]
-
-
-def edge_index(first: int, second: int, num_participants: int) -> int:
-    """Return the row of `Seeds.pair_seed` that belongs to a pair of slots, in either order.
-
-    Examples:
-        >>> [edge_index(i, j, 3) for i, j in [(0, 1), (0, 2), (1, 2), (2, 1)]]
-        [0, 1, 2, 2]
-    """
-    low, high = sorted((first, second))
-    valid = 0 <= low < high < num_participants
-    require(valid, "first", "must differ from `second`, both in [0, n)", first, second)
-    return int(edge_rows(np.asarray([low]), np.asarray([high]), num_participants)[0])
 
 
 def complete_plan(

@@ -134,59 +134,6 @@ def _learnt_rows(rule: RoundRule, survivors: Array) -> Array:
     return rows.reshape((*survivors.shape[:-2], survivors.shape[-1]))
 
 
-def component_sums(
-    participation: ArrayLike | Sequence[Any],
-    components: ArrayLike | Sequence[Any],
-    num_components: int,
-) -> Bool[Array, "*rounds components clients"]:
-    """Return the rows of P for rounds of which the server learns partial sums.
-
-    Where the graph of a round falls apart, the pads of each component cancel by themselves, and
-    the server learns the sum of each component whose self pads it can remove (CCESA, Theorem 2).
-    They replace the round's row of P; their own sum, the row itself, is still in the row space.
-
-    Args:
-        participation: bool[..., N], who is in each round's sum (`learnt_sums`).
-        components: int[..., N], the component of each client in its round, in
-            [0, num_components); -1 for clients whose component stays hidden.
-        num_components: Rows for each round; unused ones are zeros.
-
-    Returns:
-        bool[..., num_components, N]; reshape to [-1, N] for the participation history.
-
-    Raises:
-        ConfigurationError: If shapes do not match or a component is out of range.
-
-    Examples:
-        >>> component_sums([True, True, True, False], [0, 1, 0, 0], 2).astype(int).tolist()
-        [[1, 0, 1, 0], [0, 1, 0, 0]]
-
-    Source: CCESA, Theorem 2; what is learnt are the unions of fully informative components
-        (docs/errata.md).
-    """
-    rows, labels = on_device(participation), on_device(components)
-    count = check_size(num_components, "num_components")
-    require(rows.dtype == jnp.bool_, "participation", "must be bools", rows.dtype)
-    whole = jnp.issubdtype(labels.dtype, jnp.integer)
-    same = rows.shape == labels.shape and rows.ndim >= 1
-    require(whole and same, "components", "must be integers of the shape of `participation`",
-            f"{labels.dtype} of shape {labels.shape}", rows.shape)  # fmt: skip
-    if not isinstance(labels, jax.core.Tracer) and labels.size:
-        known = np.asarray(labels)
-        low, high = int(known.min()), int(known.max())
-        require(low >= -1 and high < count, "components", "must lie in [-1, num_components)",
-                low, high)  # fmt: skip
-    return _component_sums(rows, labels, count)
-
-
-@functools.partial(one_program, static_argnums=2)
-def _component_sums(rows: Array, labels: Array, count: int) -> Array:
-    index = jnp.arange(count, dtype=jnp.int32)[:, None]
-    each = jnp.expand_dims(labels.astype(jnp.int32), -2)
-    index = index.reshape((1,) * (each.ndim - 2) + index.shape)
-    return jnp.expand_dims(rows, -2) & (each == index)
-
-
 @needs_values
 def learnt_rows(
     history: Any,

@@ -15,7 +15,6 @@ import pytest
 from mrsa_jax import ConfigurationError, Status, availability, privacy, selection
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.selection import _rounds, learnt_sums, rollout_rounds
-from mrsa_jax.selection._rounds import component_sums
 
 POLICIES = ("ignore", "abort", "drop_block")
 EVERYBODY = np.ones((5, 4), bool)
@@ -38,18 +37,6 @@ EVERYBODY = np.ones((5, 4), bool)
 def test_sums_that_make_no_sense(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         inspect.unwrap(learnt_sums)(*arguments)
-
-
-def test_components_that_make_no_sense() -> None:
-    row = np.ones(3, bool)
-    with pytest.raises(ConfigurationError, match=r"`components` must lie in \[-1, num_compon"):
-        component_sums(row, [0, 1, 2], 2)
-    with pytest.raises(ConfigurationError, match="`components` must be integers of the shape"):
-        component_sums(row, [0, 1], 2)
-    with pytest.raises(ConfigurationError, match="`participation` must be bools"):
-        component_sums(row.astype(np.int32), [0, 1, 1], 2)
-    with pytest.raises(ConfigurationError, match="`num_components` must be at least 1"):
-        component_sums(row, [0, 0, 0], 0)
 
 
 def test_a_rollout_without_a_step_model_is_refused() -> None:
@@ -143,28 +130,6 @@ def test_policies_map_and_thresholds_compile_once() -> None:
     rows = sweep(jnp.arange(1, 9, dtype=jnp.int32))
     for t in range(1, 9):
         assert (rows[t - 1] == learnt_sums(survivors, 4, "abort", threshold=t)).all()
-
-
-def test_components_become_rows_whose_sum_is_the_round() -> None:
-    rng = np.random.default_rng(1)
-    rows = rng.random((5, 7)) < 0.7
-    components = rng.integers(0, 3, (5, 7))
-    found = np.asarray(component_sums(rows, components, 4))
-    assert found.shape == (5, 4, 7)
-    assert (found.sum(axis=1) == rows).all()
-    for j, c, i in np.ndindex(found.shape):
-        assert found[j, c, i] == (rows[j, i] and components[j, i] == c)
-    hidden = np.where(components == 2, -1, components)
-    assert (np.asarray(component_sums(rows, hidden, 4))[:, :2] == found[:, :2]).all()
-    assert not np.asarray(component_sums(rows, hidden, 4))[:, 2:].any()
-
-
-def test_partial_sums_never_raise_privacy() -> None:
-    """One round of two components tells more than its total."""
-    total = np.array([[True, True, True, True, False, False]])
-    parts = component_sums(total, np.array([[0, 0, 0, 1, 0, 0]]), 2)
-    assert privacy.strong_privacy(total) == 4
-    assert privacy.strong_privacy(parts.reshape(-1, 6)) == 1
 
 
 def _play(policy: str, rate: float, **more: Any) -> selection.RoundHistory:
