@@ -23,7 +23,7 @@ from mrsa_jax.privacy._certificate_vectors import Kernel
 from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._recipe import digits
 from mrsa_jax.privacy.logs import ParticipationLog
-from mrsa_jax.privacy.solver import combination_through, independent_rows, residues_of, solve_each
+from mrsa_jax.privacy.solver import combination_on, independent_rows, residues_of, solve_each
 
 _MOST_STEPS = 2 * 10**8  # of a search that the checker repeats: most of what it allows
 _MOST_DIGITS = 5 * 10**7  # of all combinations that expose clients
@@ -268,7 +268,7 @@ class Proofs:
             solved = None
             if self.kernel is not None:
                 weights = np.asarray(self.sizes, np.int64)
-                solved = combination_through(
+                solved = combination_on(
                     self.M[self.kept], sorted(support), weights, self.class_of[i]
                 )
             witness = [] if solved is None else self._whole(solved[0])

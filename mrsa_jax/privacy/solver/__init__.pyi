@@ -21,7 +21,6 @@ from ._exact import (
     collapse as collapse,
     column_codes as column_codes,
     combination_on as combination_on,
-    combination_through as combination_through,
     independent_rows as independent_rows,
     reduced_echelon as reduced_echelon,
     residues_of as residues_of,

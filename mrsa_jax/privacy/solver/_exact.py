@@ -51,7 +51,7 @@ def kernel_of(residues: np.ndarray, prime: int) -> np.ndarray:
 
 
 def combination_on(
-    matrix: np.ndarray, support: Any, weights: np.ndarray
+    matrix: np.ndarray, support: Any, weights: np.ndarray, column: int | None = None
 ) -> tuple[list[int], np.ndarray] | None:
     """Find a combination of rows that vanishes outside a set of columns, in exact integers.
 
@@ -59,43 +59,29 @@ def combination_on(
         matrix: Integers `[rank, columns]` whose rows are independent.
         support: Column indices; what comes back is supported on a subset of them.
         weights: Of the columns: heavier ones are left out where there is a choice.
+        column: One of the support at which the combination must not be zero, if any.
 
     Returns:
         Coefficients (coprime Python integers) and the boolean support of the combination, or
-        None when the columns outside `support` already have full rank.
+        None when there is none: the columns outside `support` already have full rank, or the
+        others span `column`.
     """
     rank, columns = matrix.shape
     (prime,) = draw_primes(1)
+    through = np.asarray([] if column is None else [column], np.int64)
     inside = np.zeros(columns, np.bool_)
     inside[np.asarray(list(support), np.int64)] = True
-    kept = np.flatnonzero(inside)
-    order = np.concatenate([np.flatnonzero(~inside), kept[np.argsort(-weights[kept])]])
+    inside[through] = False
+    kept, outside = np.flatnonzero(inside), np.setdiff1d(np.flatnonzero(~inside), through)
+    order = np.concatenate([outside, through, kept[np.argsort(-weights[kept])]])
     basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
+    if len(basis) < rank:
+        return None
     # The last column that raises the rank is inside `support` unless those outside have it all.
-    if len(basis) < rank or not inside[basis[-1]]:
+    last = basis[-1] if column is None else column
+    if (column is None and not inside[last]) or last not in basis:
         return None
-    return solve_on(matrix, basis)
-
-
-def combination_through(
-    matrix: np.ndarray, support: Any, weights: np.ndarray, column: int
-) -> tuple[list[int], np.ndarray] | None:
-    """Find a combination as `combination_on` that is not zero at one column of the support.
-
-    None when there is none.
-    """
-    rank, columns = matrix.shape
-    (prime,) = draw_primes(1)
-    inside = np.zeros(columns, np.bool_)
-    inside[np.asarray(list(support), np.int64)] = True
-    inside[column] = False
-    kept = np.flatnonzero(inside)
-    outside = np.setdiff1d(np.flatnonzero(~inside), [column])
-    order = np.concatenate([outside, [column], kept[np.argsort(-weights[kept])]])
-    basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
-    if len(basis) < rank or column not in basis:  # the others span it
-        return None
-    return solve_on(matrix, np.append(basis[basis != column], column))
+    return solve_on(matrix, np.append(basis[basis != last], last))
 
 
 def solve_on(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarray] | None:

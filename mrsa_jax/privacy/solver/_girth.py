@@ -15,6 +15,8 @@ functions only (see `_core.compiled`).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mrsa_jax._core.compiled import compiled
@@ -26,6 +28,51 @@ SMALL, SECOND = 8191, 8179
 
 # GAVE_UP: the work was more than was allowed.
 NONE, FOUND, ANOMALY, GAVE_UP = 0, 1, 2, 3
+
+
+class Vectors(NamedTuple):
+    """The dual vectors that are searched, and what decides about a set of them.
+
+    Attributes:
+        small: int32 `[groups, depth]`: modulo `SMALL`, projected to `depth` axes (at least three;
+            more axes than needed only cost).
+        again: The same modulo `SECOND`.
+        kernels: uint64 `[primes, groups, corank]`: the whole dual vectors modulo large primes.
+        primes: uint64 `[primes]`.
+        weights: int64 `[groups]`, ascending.
+        inverses: int32 `[SMALL]`, of the residues.
+        inverses_again: The same modulo `SECOND`.
+    """
+
+    small: np.ndarray
+    again: np.ndarray
+    kernels: np.ndarray
+    primes: np.ndarray
+    weights: np.ndarray
+    inverses: np.ndarray
+    inverses_again: np.ndarray
+
+
+class _Room(NamedTuple):
+    """Memory of one search.
+
+    Attributes:
+        plane: int32 `[2, groups]`: x/z and y/z of vectors with three axes.
+        epoch: int64 `[1]`: how often a point was seen as the origin.
+        stamp: int64 `[SMALL + 1]`: for which epoch a direction was met last.
+        head: int32 `[SMALL + 1]`: the last point that was met in a direction.
+        following: int32 `[groups]`: the point before it in the same direction, or -1.
+        subset: int64 `[depth]`: the set at hand.
+        rows: int32 `[depth, depth]`: its vectors.
+    """
+
+    plane: np.ndarray
+    epoch: np.ndarray
+    stamp: np.ndarray
+    head: np.ndarray
+    following: np.ndarray
+    subset: np.ndarray
+    rows: np.ndarray
 
 
 @compiled
@@ -81,7 +128,7 @@ def eliminate(work, size, prime, inverses):
 
 
 @compiled
-def _project(source, target, start, stop, level, chosen):
+def project(source, target, start, stop, level, chosen):
     """Write to `target` the vectors `start..stop - 1` without their part along `chosen`.
 
     `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along which
@@ -132,46 +179,123 @@ def _flatten(vectors, start, stop, plane, inverses):
 
 
 @compiled
-def _is_confirmed(again, subset, size, inverses_again, work):
-    """Return whether the dual vectors of a set are dependent modulo `SECOND`, on its axes.
-
-    `work` is int32 `[size, axes]` at least.
-    """
-    rows = gather(again, subset, size, subset, 0, work)
-    return not eliminate(rows, size, SECOND, inverses_again)
+def _first_zero(vectors, start, stop, axes):
+    """Return the first of the vectors `start..stop - 1` that is zero, or -1."""
+    for k in range(start, stop):
+        zero = True
+        for a in range(axes):
+            if vectors[k, a] != 0:
+                zero = False
+                break
+        if zero:
+            return k
+    return -1
 
 
 @compiled
-def search(
-    vectors,
-    again,
-    kernels,
-    primes,
-    weights,
-    inverses,
-    inverses_again,
-    limit,
-    depth,
-    task,
-    tasks,
-    found,
-    spent,
-    budget,
-):
+def _decides(of, room, size, found, spent):
+    """Write the set at hand to `found` if it is dependent modulo the large primes; say whether."""
+    depth = room.rows.shape[0]
+    spent[0] += TERM * of.kernels.shape[0] * depth * depth * of.kernels.shape[2]
+    return takes(room.subset, size, of.kernels, of.primes, found)
+
+
+@compiled
+def _is_dependent(of, room, size, found, spent):
+    """Return whether the set at hand is dependent modulo `SECOND`, and then as `_decides`."""
+    depth = room.rows.shape[0]
+    spent[0] += TERM * depth * depth * depth
+    rows = gather(of.again, room.subset, size, room.subset, 0, room.rows)
+    if eliminate(rows, size, SECOND, of.inverses_again):
+        return False
+    return _decides(of, room, size, found, spent)
+
+
+@compiled
+def _on_one_point(of, room, level, far, left, found, spent):
+    """Decide a pair of vectors in one direction, and any third with them.
+
+    The pair is at `level` and `level + 1` of the set at hand; a third comes before `far`, and
+    together with the second weighs at most `left`. Returns the size of the set found, or 0.
+    """
+    subset, weights = room.subset, of.weights
+    first, second = subset[level], subset[level + 1]
+    if _decides(of, room, level + 2, found, spent):
+        return level + 2
+    for k in range(first + 1, far):
+        if weights[second] + weights[k] > left:
+            break
+        if k == second:
+            continue
+        subset[level + 2] = k
+        if _is_dependent(of, room, level + 3, found, spent):
+            return level + 3
+    return 0
+
+
+@compiled
+def _on_one_line(of, room, level, start, stop, left, found, spent):
+    """Look for three dependent vectors of `start..stop - 1` that weigh at most `left`.
+
+    As points of a plane they lie on one line: seen from the first, the other two lie in one
+    direction. Each direction keeps a list of those met in it. Returns a set's size, or 0.
+    """
+    # Arrays are taken out of their tuples once: each time costs an atomic count of references.
+    weights, inverses, plane, subset = of.weights, of.inverses, room.plane, room.subset
+    stamp, head, following = room.stamp, room.head, room.following
+    far = stop
+    for i in range(start, stop - 1):
+        rest = left - weights[i]
+        if weights[i + 1] > rest:
+            break
+        while weights[far - 1] > rest:
+            far -= 1
+        spent[0] += PAIR * (far - i - 1)
+        room.epoch[0] += 1
+        epoch = room.epoch[0]
+        xi, yi = plane[0, i], plane[1, i]
+        subset[level] = i
+        for j in range(i + 1, far):
+            dx = plane[0, j] - xi
+            dy = plane[1, j] - yi
+            if dx < 0:
+                dx += SMALL
+            key = SMALL
+            if dx != 0:
+                key = (dy + SMALL) * inverses[dx] % SMALL
+            elif dy == 0:
+                subset[level + 1] = j
+                size = _on_one_point(of, room, level, far, rest, found, spent)
+                if size > 0:
+                    return size
+                continue
+            if stamp[key] != epoch:
+                stamp[key] = epoch
+                head[key] = j
+                following[j] = -1
+                continue
+            k = head[key]
+            following[j] = k
+            head[key] = j
+            while k >= 0:
+                if weights[j] + weights[k] <= rest:
+                    subset[level + 1] = k
+                    subset[level + 2] = j
+                    if _is_dependent(of, room, level + 3, found, spent):
+                        return level + 3
+                k = following[k]
+    return 0
+
+
+@compiled
+def search(of, limit, depth, task, tasks, found, spent, budget):
     """Search for a dependent set of at most `depth` groups and total weight at most `limit`.
 
     Where all weights are equal, only sets of exactly `depth` groups are walked through: whatever
     smaller set is dependent lies in one of those.
 
     Args:
-        vectors: int32 `[groups, depth]`: the dual vectors modulo `SMALL`, projected to `depth`
-            axes (at least three; more axes than needed only cost).
-        again: The same modulo `SECOND`.
-        kernels: uint64 `[primes, groups, corank]`: the whole dual vectors modulo large primes.
-        primes: uint64 `[primes]`.
-        weights: int64 `[groups]`, ascending.
-        inverses: int32 `[SMALL]`, of the residues.
-        inverses_again: The same modulo `SECOND`.
+        of: `Vectors`.
         limit: Largest weight.
         depth: Largest number of groups, at least 3.
         task: This call's part of the work, of `tasks` equal parts.
@@ -189,28 +313,23 @@ def search(
     # three are missing, and three are dependent exactly if, seen from the first, the other two lie
     # in one direction: all pairs of one direction meet in a table. So a walk of depth k costs what
     # one of depth k - 1 would.
+    weights = of.weights
     groups = weights.shape[0]
     last = depth - 3  # vectors are chosen one by one down to here, then three at a time
     branch = min(2, last)  # vectors of this level are dealt out to the tasks
     fill = groups >= depth and weights[0] == weights[groups - 1] and depth * weights[0] <= limit
     stack = np.empty((last + 1, groups, depth), np.int32)
-    for k in range(groups):
-        for a in range(depth):
-            stack[0, k, a] = vectors[k, a]
+    stack[0] = of.small
     chosen = np.full(last + 1, -1, np.int64)
     used = np.zeros(last + 2, np.int64)
     ends = np.full(last + 1, groups, np.int64)  # groups from here on are too heavy
-    plane = np.zeros((2, groups), np.int32)
-    stamp = np.full(SMALL + 1, -1, np.int64)
-    head = np.zeros(SMALL + 1, np.int32)
-    following = np.zeros(groups, np.int32)
-    subset = np.zeros(depth, np.int64)
-    work = np.empty((depth, depth), np.int32)
-    confirming = TERM * depth * depth * depth
-    deciding = TERM * kernels.shape[0] * depth * depth * kernels.shape[2]
+    room = _Room(
+        np.zeros((2, groups), np.int32), np.zeros(1, np.int64), np.full(SMALL + 1, -1, np.int64),
+        np.zeros(SMALL + 1, np.int32), np.zeros(groups, np.int32), np.zeros(depth, np.int64),
+        np.empty((depth, depth), np.int32),
+    )  # fmt: skip
     while ends[0] > 0 and weights[ends[0] - 1] > limit:
         ends[0] -= 1
-    epoch = 0
     counter = 0
     level = 0
     begin = 0  # first group that may still be chosen at this level
@@ -222,88 +341,20 @@ def search(
             entering = False
             if spent[0] > budget:
                 return GAVE_UP, 0
-            # A vector that is zero here is a combination of those chosen.
-            for k in range(start, stop):
-                zero = True
-                for a in range(depth - level):
-                    if stack[level, k, a] != 0:
-                        zero = False
-                        break
-                if zero:
-                    for i in range(level):
-                        subset[i] = chosen[i]
-                    subset[level] = k
-                    spent[0] += deciding
-                    if takes(subset, level + 1, kernels, primes, found):
-                        return FOUND, level + 1
-                    return ANOMALY, 0
+            assign(room.subset, chosen, level)
+            zero = _first_zero(stack[level], start, stop, depth - level)
+            if zero >= 0:  # a combination of those chosen
+                room.subset[level] = zero
+                is_one = _decides(of, room, level + 1, found, spent)
+                return (FOUND, level + 1) if is_one else (ANOMALY, 0)
             if level == last:
-                if not _flatten(stack[level], start, stop, plane, inverses):
+                if not _flatten(stack[level], start, stop, room.plane, of.inverses):
                     return ANOMALY, 0
                 spent[0] += POINT * (stop - start)
-                for t in range(level):
-                    subset[t] = chosen[t]
-                far = stop
-                # i is seen as the origin; `head` and `following` list who lies in which direction
-                for i in range(start, stop - 1):
-                    room = limit - used[level] - weights[i]
-                    if weights[i + 1] > room:
-                        break
-                    while weights[far - 1] > room:
-                        far -= 1
-                    spent[0] += PAIR * (far - i - 1)
-                    epoch += 1
-                    xi, yi = plane[0, i], plane[1, i]
-                    for j in range(i + 1, far):
-                        dx = plane[0, j] - xi
-                        dy = plane[1, j] - yi
-                        if dx < 0:
-                            dx += SMALL
-                        if dx == 0:
-                            if dy == 0:
-                                # i and j in one direction: a pair, and any third with them
-                                subset[level] = i
-                                subset[level + 1] = j
-                                spent[0] += deciding
-                                if takes(subset, level + 2, kernels, primes, found):
-                                    return FOUND, level + 2
-                                for k in range(i + 1, far):
-                                    if weights[j] + weights[k] > room:
-                                        break
-                                    if k == j:
-                                        continue
-                                    subset[level + 2] = k
-                                    spent[0] += confirming
-                                    if not _is_confirmed(
-                                        again, subset, level + 3, inverses_again, work
-                                    ):
-                                        continue
-                                    spent[0] += deciding
-                                    if takes(subset, level + 3, kernels, primes, found):
-                                        return FOUND, level + 3
-                                continue
-                            key = SMALL
-                        else:
-                            key = (dy + SMALL) * inverses[dx] % SMALL
-                        if stamp[key] != epoch:
-                            stamp[key] = epoch
-                            head[key] = j
-                            following[j] = -1
-                            continue
-                        k = head[key]
-                        following[j] = k
-                        head[key] = j
-                        while k >= 0:
-                            if weights[j] + weights[k] <= room:
-                                subset[level] = i
-                                subset[level + 1] = k
-                                subset[level + 2] = j
-                                spent[0] += confirming
-                                if _is_confirmed(again, subset, level + 3, inverses_again, work):
-                                    spent[0] += deciding
-                                    if takes(subset, level + 3, kernels, primes, found):
-                                        return FOUND, level + 3
-                            k = following[k]
+                left = limit - used[level]
+                size = _on_one_line(of, room, level, start, stop, left, found, spent)
+                if size > 0:
+                    return FOUND, size
             else:
                 begin = start
         # choose the next vector at this level, or go back
@@ -319,7 +370,7 @@ def search(
                         continue
                 while load + weights[stop - 1] > limit:
                     stop -= 1
-                if not _project(stack[level], stack[level + 1], pick + 1, stop, level, pick):
+                if not project(stack[level], stack[level + 1], pick + 1, stop, level, pick):
                     return ANOMALY, 0
                 spent[0] += NODE + COORDINATE * ((stop - pick - 1) * (depth - level - 1))
                 chosen[level] = pick

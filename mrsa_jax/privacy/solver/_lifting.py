@@ -23,6 +23,7 @@ from mrsa_jax.privacy.solver._girth import (
     GAVE_UP,
     NONE,
     SMALL,
+    Vectors,
     assign,
     eliminate,
     gather,
@@ -149,13 +150,13 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
     if not clean or not clean_again:
         return ANOMALY, 0
     part = np.zeros(depth, np.int64)
-    status, more = search(
+    left = Vectors(
         _shrink(first, np.int64(SMALL), depth, np.int64(1)),
         _shrink(second, inverses_again.shape[0], depth, np.int64(2)),
         _quotient(kernels, primes, chosen, size, others, count),
-        primes, weights[others[:count]], inverses, inverses_again, room, depth,
-        np.int64(0), np.int64(1), part, spent, budget,
+        primes, weights[others[:count]], inverses, inverses_again,
     )  # fmt: skip
+    status, more = search(left, room, depth, np.int64(0), np.int64(1), part, spent, budget)
     if status == FOUND:
         assign(found, chosen, size)
         for i in range(more):

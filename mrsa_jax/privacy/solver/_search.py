@@ -241,15 +241,16 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     count = 1
     if depth >= 5 and chosen.seconds > _SECONDS_A_TASK / 4:
         count = max(4 * num_cores(), min(_MOST_TASKS, math.ceil(chosen.seconds / _SECONDS_A_TASK)))
-    first, second = (_folded(of, which, depth, attempt) for which in (0, 1))
+    vectors = _girth.Vectors(
+        _folded(of, 0, depth, attempt), _folded(of, 1, depth, attempt), of.kernels, of.primes,
+        of.weights, inverses(_SMALL_PRIMES[0]), inverses(_SMALL_PRIMES[1]),
+    )  # fmt: skip
 
     def task(number: int) -> Found:
         found, spent = np.zeros(depth, np.int64), np.zeros(1)
         status, size = _girth.search(
-            first, second, of.kernels, of.primes, of.weights, inverses(_SMALL_PRIMES[0]),
-            inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found, spent,
-            chosen.budget,
-        )  # fmt: skip
+            vectors, chosen.limit, depth, number, count, found, spent, chosen.budget
+        )
         return status, tuple(int(k) for k in found[:size]), float(spent[0])
 
     return [functools.partial(task, number) for number in range(count)]

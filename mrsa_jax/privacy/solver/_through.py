@@ -13,8 +13,8 @@ from mrsa_jax._core.elimination import first_nonzero
 from mrsa_jax._core.prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._candidates import program_seconds, sparse_through
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, TERM, light_sets
-from mrsa_jax.privacy.solver._exact import combination_through, kernel_of, residues_of
-from mrsa_jax.privacy.solver._girth import ANOMALY, GAVE_UP, NONE, SMALL, assign, takes
+from mrsa_jax.privacy.solver._exact import combination_on, kernel_of, residues_of
+from mrsa_jax.privacy.solver._girth import ANOMALY, GAVE_UP, NONE, SMALL, assign, project, takes
 from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT
 from mrsa_jax.privacy.solver._search import Progress
 from mrsa_jax.privacy.solver._space import Vector
@@ -35,20 +35,6 @@ from mrsa_jax.privacy.solver._space import Vector
 # inside functions only (see `_core.compiled`).
 
 FULL = 4
-
-
-@compiled
-def _project_out(source, target, start, stop, axes, chosen):
-    """Write to `target` the vectors `start..stop - 1` without their part along `chosen`."""
-    pivot = 0
-    while source[chosen, pivot] == 0:
-        pivot += 1
-    lead = source[chosen, pivot]
-    for k in range(start, stop):
-        factor = source[k, pivot]
-        for a in range(axes - 1):
-            b = axes - 1 if a == pivot else a
-            target[k, a] = (source[k, b] * lead - factor * source[chosen, b]) % SMALL
 
 
 @compiled
@@ -144,7 +130,7 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
         if level < axes and k + 1 < stop and load + weights[k + 1] <= limit:
             begin[level] = k + 1
             spent[0] += COORDINATE * (stop - k - 1) * (axes - level)
-            _project_out(stack[level], stack[level + 1], k + 1, stop, axes - level, k)
+            project(stack[level], stack[level + 1], k + 1, stop, level, k)
             chosen[level] = k
             level += 1
             used[level], begin[level], ends[level] = load, k + 1, stop
@@ -157,7 +143,6 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
 
 # ---- The lightest vector of a row space through each column: exact vectors, and complete searches.
 
-_SMALL = 8191
 _MOST_PRIMES = 24  # as many prove what they decide where their product exceeds all minors
 _ATTEMPTS = 4
 # A search gives up where it has done so many times the work that was predicted, and some more.
@@ -229,7 +214,7 @@ class Through:
 
     def through(self, column: int, support: np.ndarray, method: str) -> Vector | None:
         """Return an exact vector on some columns that is not zero at one; None if there is none."""
-        found = combination_through(self.rows, support, self._weights, column)
+        found = combination_on(self.rows, support, self._weights, column)
         if found is None:
             return None
         coefficients, columns = found
@@ -304,7 +289,7 @@ class Through:
     @functools.cached_property
     def _duals(self) -> _Duals | None:
         rank, columns = self.rows.shape
-        small = kernel_of(residues_of(self.rows, _SMALL), _SMALL)
+        small = kernel_of(residues_of(self.rows, SMALL), SMALL)
         if small.shape[1] != columns - rank:
             return None
         count, chance = self._enough_primes()
@@ -354,6 +339,6 @@ class Through:
     def _folded(self, small: np.ndarray, limit: int, attempt: int) -> np.ndarray:
         """Return the dual vectors modulo the small prime on random axes."""
         axes = self._sizes(limit)[1]
-        rng = np.random.default_rng([_SMALL, attempt])
-        mix = rng.integers(0, _SMALL, (small.shape[1], axes))
-        return np.ascontiguousarray(small @ mix % _SMALL).astype(np.int32)
+        rng = np.random.default_rng([SMALL, attempt])
+        mix = rng.integers(0, SMALL, (small.shape[1], axes))
+        return np.ascontiguousarray(small @ mix % SMALL).astype(np.int32)
