@@ -13,7 +13,6 @@ import os
 import pathlib
 import re
 import struct
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from mrsa_jax._core.errors import require, writing
 from mrsa_jax._core.html import settings_rows, shown, tidy
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _chart_look
-from mrsa_jax.study._chart_look import Series, asset, drawing_colours, read_drawing
+from mrsa_jax.study._chart_look import Series, asset
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._svg import drawn
 
@@ -50,7 +49,12 @@ class Section(NamedTuple):
 
 
 def page(
-    title: str, lead: Sequence[str], sections: Sequence[Section], *, series: Sequence[Series] = ()
+    title: str,
+    lead: Sequence[str],
+    sections: Sequence[Section],
+    *,
+    series: Sequence[Series] = (),
+    style: str = "",
 ) -> str:
     """Return a whole page.
 
@@ -59,6 +63,7 @@ def page(
         lead: Short lines below the heading.
         sections: Its parts, in reading order; those without content are left out.
         series: What is drawn on it, in the order of its legend.
+        style: More of its style sheet.
     """
     kept = [section for section in sections if section.content]
     links = "".join(f'<li><a href="#{s.anchor}">{tidy(s.title)}</a></li>' for s in kept)
@@ -75,7 +80,7 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{tidy(title)}</title><style>"
         f"\n{asset('report.css')}\n{asset('chart.css')}"
-        f"{_chart_look.colours(series)}{drawing_colours(body)}</style></head>\n<body>"
+        f"{_chart_look.colours(series)}{style}</style></head>\n<body>"
         f"<header><h1>{tidy(title)}</h1>{lines}</header>\n"
         f'<nav aria-label="Sections" tabindex="0"><ul>{links}</ul></nav>\n'
         f"<main>{body}</main>"
@@ -170,24 +175,6 @@ def opening(charts: Sequence[Chart], series: Sequence[Series]) -> str:
     figures = [drawn(chart, places, is_large=True) for chart in charts]
     kind = "opening two" if len(figures) > 1 else "opening"
     return f'<div class="{kind}">{"".join(figures)}</div>' if any(figures) else ""
-
-
-def best_figure(caption: str, picture: pathlib.Path, drawing: pathlib.Path) -> str:
-    """Return one figure as its SVG, which scrolls in its place on a narrow screen, else as its PNG.
-
-    Args:
-        caption: What it shows.
-        picture: The PNG.
-        drawing: The SVG, if there is one that fits a page.
-    """
-    place = "/".join(drawing.parts[-2:])  # wherever the folder lies, the page is the same
-    own = read_drawing(drawing, f"f{zlib.crc32(place.encode()):08x}")
-    if own is None:
-        return figure(caption, picture.read_bytes())
-    return (
-        f'<figure><div class="picture drawn" tabindex="0" role="img" aria-label="{tidy(caption)}">'
-        f"{own}</div><figcaption>{tidy(caption)}</figcaption></figure>"
-    )
 
 
 def figure(caption: str, png: bytes) -> str:

@@ -293,8 +293,8 @@ def whole_page(
     *,
     settings: Section | None = None,
     title: str = "",
-    series: Sequence[Series] = (),
     spec: Any = None,
+    **look: Any,
 ) -> str:
     """Return a page whose last sections are what every study has.
 
@@ -304,8 +304,8 @@ def whole_page(
         sections: What this study found.
         settings: The section of settings, where it is not that of one command.
         title: What the heading says of the command.
-        series: What is drawn on it, in the order of its legend.
         spec: What papers are behind, as of `cite`; the manifest when None.
+        **look: What is drawn on it, and its style, as of `page`.
     """
     command = str(manifest.get("command", "study"))
     common = [
@@ -314,7 +314,7 @@ def whole_page(
         papers_section(manifest if spec is None else spec),
     ]
     words = title or TITLES.get(command, "multi-round secure aggregation")
-    return page(f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], series=series)
+    return page(f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], **look)
 
 
 def spoken(command: str) -> str:

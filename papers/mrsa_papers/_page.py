@@ -11,9 +11,10 @@ from typing import Any
 from mrsa_jax._core.html import Markup, plain_settings, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._chart_look import badge
-from mrsa_jax.study._page import Section, best_figure, data_table, settings_section
+from mrsa_jax.study._page import Section, data_table, settings_section
 from mrsa_jax.study._run_folder import read_part
 from mrsa_papers._config import ReproduceConfig
+from mrsa_papers._drawing import best_figure, drawing_colours
 
 _LEGEND = (
     "Reproduced: within the tolerance. Our reading: it fails as the words are read here, and they "
@@ -58,7 +59,8 @@ def reproduction_page(folder: pathlib.Path, content: Mapping[str, Any]) -> str:
     lead = [f"{size.capitalize()}, seed {manifest.get('seed')}"]
     settings = settings_section(config, plain_settings(ReproduceConfig()))
     title = "a paper's tables and figures, remade and judged"
-    return _report.whole_page(manifest, lead, sections, settings=settings, title=title)
+    style = drawing_colours("".join(section.content for section in sections))
+    return _report.whole_page(manifest, lead, sections, settings=settings, title=title, style=style)
 
 
 def _papers(folder: pathlib.Path, items: list[dict[str, Any]]) -> Iterable[Section]:

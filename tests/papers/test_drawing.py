@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import plotting
-from mrsa_jax.study._chart_look import drawing_colours, read_drawing
+from mrsa_papers._drawing import drawing_colours, read_drawing
 
 HEAD = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
 GOOD = HEAD + 'viewBox="0 0 200 100"><text style="font: 10px sans">a</text>{}</svg>'
