@@ -4,54 +4,24 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from mrsa_jax._core.errors import nearest, require
-from mrsa_jax.plotting._axes import interleave, staggered
-from mrsa_jax.plotting._names import grow, name_curves, plain
-from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, ends, whole_numbers
+from mrsa_jax.plotting._axes import draw
+from mrsa_jax.plotting._chart import Chart, Line
+from mrsa_jax.plotting._names import grow, plain
+from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 
 _DARK = SHADES[2]
 
 
-@runtime_checkable
-class Promise(Protocol):
-    """What a family of sums promises for ever: a `design.Judgement`, an option of an advice."""
-
-    @property
-    def weak_lower(self) -> int:
-        """Weak T that is kept."""
-        ...
-
-    @property
-    def strong_privacy(self) -> int:
-        """Strong T that is kept."""
-        ...
-
-    @property
-    def hidden_worst(self) -> float:
-        """Among how many the worst client stays hidden."""
-        ...
-
-    @property
-    def cardinality(self) -> float:
-        """Clients in a mean sum."""
-        ...
-
-    @property
-    def cardinality_interval(self) -> tuple[float, float]:
-        """Its interval; that number twice where it is exact."""
-        ...
-
-
-def plot_designs(judgements: Mapping[str, Promise], *, ax: Axes | None = None) -> Axes:
+def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     """Plot what families of lines promise for ever against the mean size of their sums.
 
     A row a family, the fullest sums on top: how many clients weak T counts (ring), among how many
@@ -118,10 +88,10 @@ def _legend_below(ax: Axes) -> None:
 
 PolicyQuantity = Literal["weak", "strong", "rounds_kept", "cardinality"]
 
-_LOOKS = {
-    "ignore": ("#D55E00", "-", "o", "ignore: sum without the lost"),
-    "abort": ("#000000", "--", "s", "abort: no sum at all"),
-    "drop_block": ("#0072B2", "-.", "^", "drop block: sum over whole blocks"),
+_POLICIES = {
+    "ignore": "ignore: sum without the lost",
+    "abort": "abort: no sum at all",
+    "drop_block": "drop block: sum over whole blocks",
 }
 _LABELS = {
     "weak": ("weak T (clients)", "Fewest clients in any combination of sums"),
@@ -157,26 +127,20 @@ def plot_policies(
     field = "weak_lower" if quantity == "weak" else quantity
     values = np.asarray(getattr(results, field)) * (100 if quantity == "rounds_kept" else 1)
     rates = 100 * np.asarray(results.step_dropout_rates)
-    with drawing(ax) as ax:
-        lines: list[Line2D] = []
-        for i, policy in enumerate(results.policies):
-            colour, line, marker, label = _LOOKS[policy]
-            low, mean, high = _spread(values[i])
-            ax.fill_between(rates, low, high, color=colour, alpha=0.13, lw=0)
-            lines += ax.plot(rates, mean, color=colour, ls=line, marker=marker, ms=4.5,
-                             label=label, clip_on=False)  # fmt: skip
-            if quantity == "weak" and (results.weak_upper[i] != values[i]).any():
-                ax.plot(rates, _spread(results.weak_upper[i])[1], color=colour, lw=0.8)
-        name, words = _LABELS[quantity]
-        ax.set(xlabel="chance to leave at each step, q (%)", ylabel=name)
-        ends(ax)
-        interleave(ax, lines)
-        staggered(ax, lines)
-        caption(ax, f"{words}. Mean over trials; band: 5 to 95 %.")
-        if quantity in ("weak", "strong"):
-            whole_numbers(ax.yaxis)
-        name_curves(ax, gap=6.0)
-    return ax
+    lines: list[Line] = []
+    for i, policy in enumerate(results.policies):
+        low, mean, high = _spread(values[i])
+        lines.append(Line(_POLICIES[policy], rates, mean, "", low, high))
+        if quantity == "weak" and (results.weak_upper[i] != values[i]).any():
+            upper = _spread(results.weak_upper[i])[1]
+            lines.append(Line(_POLICIES[policy], rates, upper, "at most", weight="thin"))
+    name, words = _LABELS[quantity]
+    chart = Chart(
+        words, f"{words}. Mean over trials; band: 5 to 95 %.", lines,
+        "chance to leave at each step, q (%)", name, are_schemes=False, marks_points=True,
+        whole="y" * (quantity in ("weak", "strong")),
+    )  # fmt: skip
+    return draw(chart, ax=ax)
 
 
 def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -124,20 +124,14 @@ def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: 
         >>> spread([5.0, 0.0, 5.0], [2.0, 2.0, 2.0], 0.0, 10.0).tolist()
         [6.0, 1.0, 4.0]
     """
+    from scipy.optimize import isotonic_regression  # takes long: not before a figure is drawn
+
     sizes = np.asarray(heights, float)
     order = sorted(range(len(wanted)), key=lambda k: (wanted[k], -k))
     below = np.cumsum(sizes[order]) - sizes[order] / 2  # middles of boxes in a pile
     free = max(high - low - float(sizes.sum()), 0.0)
     start = low if free else (low + high - float(sizes.sum())) / 2
-    blocks: list[list[float]] = []  # mean, count: isotonic regression by pooling neighbours
-    for value in np.asarray(wanted, float)[order] - below:
-        blocks.append([value, 1])
-        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-            mean, count = blocks.pop()
-            before = blocks[-1]
-            before[0] = (before[0] * before[1] + mean * count) / (before[1] + count)
-            before[1] += count
-    level = np.concatenate([[mean] * int(count) for mean, count in blocks])
+    level = isotonic_regression(np.asarray(wanted, float)[order] - below).x
     middles = np.empty(len(order))
     middles[order] = np.clip(level, start, start + free) + below
     return middles

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,26 +23,65 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-_LABELS = {
-    "strong_privacy": "strong T (clients)",
-    "hidden_among_worst": "worst hidden among (clients)",
-    "hidden_among_median": "median hidden among (clients)",
-    "aggregation_cardinality": "cardinality C (clients)",
-    "exposed_clients": "exposed clients",
-    "fairness_gap": "fairness gap F",
-    "accuracy": "test accuracy (%)",
-    "epsilon_worst": "worst client's epsilon",
-    "epsilon_mean": "clients' mean epsilon",
-    "noise_multiplier": "noise multiplier",
-    "clip_norm": "norm to which updates are clipped",
-    "skipped_rounds": "rounds without a sum",
-    "first_exposed_round": "first round that exposes a client",
-    "rank": "rank of the sums",
-    "loss": "test loss",
-    "seconds": "time (s)",
-    "privacy_target": "privacy target T (clients)",
-    "dropout_rates": "dropout rate",
-}
+
+class Quantity(NamedTuple):
+    """What a column of points is called, and how it is read; "" where its own name says it.
+
+    Attributes:
+        heading: Over a table.
+        label: Along an axis.
+        title: Of a chart.
+        words: How that is read.
+    """
+
+    heading: str = ""
+    label: str = ""
+    title: str = ""
+    words: str = ""
+
+
+QUANTITIES = {
+    "scheme": Quantity("Scheme"),
+    "strong_privacy": Quantity(
+        "Strong T", "strong T (clients)", "Strong T",
+        "Strong T: the fewest clients who only move together."),
+    "weak_lower": Quantity("Weak T, at least"),
+    "weak_upper": Quantity("Weak T, at most"),
+    "hidden_among_worst": Quantity(
+        "Hidden among (worst)", "worst hidden among (clients)", "Hidden among",
+        "Hidden among: as in a sum of how many clients the worst client is."),
+    "hidden_among_median": Quantity("Hidden among (median)", "median hidden among (clients)"),
+    "aggregation_cardinality": Quantity(
+        "C", "cardinality C (clients)", "Aggregation cardinality C",
+        "Aggregation cardinality C: mean number of clients in a sum."),
+    "accuracy": Quantity(
+        "Accuracy (%)", "test accuracy (%)", "Test accuracy",
+        "Accuracy of the global model on the test set."),
+    "exposed_clients": Quantity(
+        "Exposed", "exposed clients", "Exposed clients",
+        "Clients whose own update is a combination of the sums the server has."),
+    "fairness_gap": Quantity(
+        "F", "fairness gap F", "Fairness gap F",
+        "Fairness gap F: most minus least often summed client, divided by the rounds."),
+    "rank": Quantity("Rank", "rank of the sums"),
+    "skipped_rounds": Quantity("Skipped", "rounds without a sum"),
+    "first_exposed_round": Quantity("First exposed round", "first round that exposes a client"),
+    "first_exposed_after": Quantity("Exposed from"),
+    "reconstruction_error": Quantity("Attack's error"),
+    "seconds": Quantity("Seconds", "time (s)"),
+    "loss": Quantity(
+        "", "test loss", "Test loss", "Loss of the global model on the test set."),
+    "epsilon_worst": Quantity(
+        "", "worst client's epsilon", "Epsilon",
+        "Epsilon of the worst client's whole history, against the server."),
+    "epsilon_mean": Quantity("", "clients' mean epsilon"),
+    "noise_multiplier": Quantity("", "noise multiplier"),
+    "clip_norm": Quantity("", "norm to which updates are clipped"),
+    "privacy_target": Quantity("", "privacy target T (clients)"),
+    "dropout_rates": Quantity("", "dropout rate"),
+}  # fmt: skip
+"""What is known by a name of its own, in the order of a table's columns."""
+
 _SYMBOLS = {"privacy_target": "T", "strong_privacy": "T", "noise_multiplier": "z",
             "num_clients": "N", "cohort_size": "K"}  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -53,7 +92,16 @@ _MOST_CURVES = 24
 
 def axis_label(name: str) -> str:
     """Return what an axis is called that shows a column."""
-    return _LABELS.get(name, name.replace("_", " ") + " (%)" * name.endswith("accuracy"))
+    return QUANTITIES.get(name, Quantity()).label or _plain(name)
+
+
+def heading(name: str) -> str:
+    """Return what a column is called over a table."""
+    return QUANTITIES.get(name, Quantity()).heading or _plain(name)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ") + " (%)" * name.endswith("accuracy")
 
 
 def shown_scale(name: str) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from mrsa_jax.plotting._attacks import errors_chart, errors_line
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
+from mrsa_jax.plotting._points import QUANTITIES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -80,16 +81,16 @@ def quantile(values: np.ndarray, q: float) -> np.ndarray:
 
 
 def _simple(
-    name: str, title: str, caption: str, y_label: str, axis: str = "round", **more: Any
+    name: str, axis: str = "round", kind: str = "line", **more: Any
 ) -> Callable[[xr.Dataset], Chart]:
     """Return what makes the chart of one quantity over rounds."""
-    kind = more.pop("kind", "line")
+    own = QUANTITIES[name]
 
     def make(results: xr.Dataset) -> Chart:
         trials = results.sizes.get("trial", 1)
-        words = caption + (_BAND.format(trials=trials) if "trial" in results[name].dims else "")
+        words = own.words + (_BAND.format(trials=trials) if "trial" in results[name].dims else "")
         lines = tuple(_over(results, name, axis, kind=kind))
-        return Chart(title, words, lines, y_label=y_label, **more)
+        return Chart(own.title, words, lines, y_label=own.label, **more)
 
     return make
 
@@ -241,27 +242,16 @@ def _reconstruction(results: xr.Dataset) -> Chart:
 
 
 _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {
-    "accuracy": ("accuracy", _simple(
-        "accuracy", "Test accuracy", "Accuracy of the global model on the test set.",
-        "test accuracy (%)", "evaluation", y_range=(0.0, 100.0))),
-    "loss": ("loss", _simple(
-        "loss", "Test loss", "Loss of the global model on the test set.", "test loss",
-        "evaluation")),
+    "accuracy": ("accuracy", _simple("accuracy", "evaluation", y_range=(0.0, 100.0))),
+    "loss": ("loss", _simple("loss", "evaluation")),
     "accuracy_epsilon": ("epsilon_worst", _accuracy_epsilon),
     OPENING: ("weak_lower", _overstatement),
     "hidden_among_worst": ("hidden_among_worst", _hidden),
-    "strong_privacy": ("strong_privacy", _simple(
-        "strong_privacy", "Strong T", "Strong T: the fewest clients who only move together.",
-        "strong T (clients)", kind="step", whole="xy")),
+    "strong_privacy": ("strong_privacy", _simple("strong_privacy", kind="step", whole="xy")),
     "exposed_clients": ("exposed_clients", _simple(
-        "exposed_clients", "Exposed clients",
-        "Clients whose own update is a combination of the sums the server has.",
-        "exposed clients", kind="step", whole="xy", empty="nobody is exposed")),
+        "exposed_clients", kind="step", whole="xy", empty="nobody is exposed")),
     "aggregation_cardinality": ("aggregation_cardinality", _cardinality),
-    "fairness_gap": ("fairness_gap", _simple(
-        "fairness_gap", "Fairness gap F",
-        "Fairness gap F: most minus least often summed client, divided by the rounds.",
-        "fairness gap F")),
+    "fairness_gap": ("fairness_gap", _simple("fairness_gap")),
     "epsilon": ("epsilon_worst", _epsilon),
     "reconstruction_error": ("reconstruction_error", _reconstruction),
     "bits_worst": ("bits_worst", _bits),

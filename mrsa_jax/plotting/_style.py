@@ -41,13 +41,6 @@ def caption(ax: Axes, text: str) -> None:
     ax.set_label(text)
 
 
-def ends(ax: Axes) -> None:
-    """End the axes where curves end, with 0 and room for what runs at the lowest and highest."""
-    ax.dataLim.update_from_data_y(np.zeros(1), False)
-    ax.margins(x=0, y=0.03)
-    ax.autoscale_view()
-
-
 def slant(ax: Axes, needed: bool = True) -> None:
     """Slant the names under the axes, so that they stand clear of one another."""
     if needed:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.html import number, tidy
 from mrsa_jax.plotting._chart import ALL
-from mrsa_jax.plotting._points import shown_scale
+from mrsa_jax.plotting._points import QUANTITIES, heading, shown_scale
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart_look import Series, asset
-from mrsa_jax.study._points import HEADINGS, cost_charts, heading
+from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _with_script(content: str, style: str, script: str) -> str:
 def _table(
     table: pd.DataFrame, names: Sequence[str], spans: Mapping[tuple[int, str], tuple[float, float]]
 ) -> str:
-    known = [n for n in HEADINGS if n in table and n not in names]
+    known = [n for n, own in QUANTITIES.items() if own.heading and n in table and n not in names]
     columns = [*names, *known]
     columns += [str(n) for n in table if n not in columns]
     is_text = {n: table[n].dtype.kind not in "iuf" for n in columns}

@@ -10,7 +10,7 @@ import numpy as np
 
 from mrsa_jax._core.html import number
 from mrsa_jax.plotting._chart import Chart
-from mrsa_jax.plotting._points import pair_chart, shown_scale
+from mrsa_jax.plotting._points import heading, pair_chart, shown_scale
 from mrsa_jax.study import _summary
 from mrsa_jax.study._config import DataConfig, PopulationConfig
 
@@ -18,37 +18,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-HEADINGS = {
-    "scheme": "Scheme",
-    "strong_privacy": "Strong T",
-    "weak_lower": "Weak T, at least",
-    "weak_upper": "Weak T, at most",
-    "hidden_among_worst": "Hidden among (worst)",
-    "hidden_among_median": "Hidden among (median)",
-    "aggregation_cardinality": "C",
-    "accuracy": "Accuracy (%)",
-    "exposed_clients": "Exposed",
-    "fairness_gap": "F",
-    "rank": "Rank",
-    "skipped_rounds": "Skipped",
-    "first_exposed_round": "First exposed round",
-    "first_exposed_after": "Exposed from",
-    "reconstruction_error": "Attack's error",
-    "seconds": "Seconds",
-}
-"""What the columns of points are called."""
-
 _PAIRS = (
     ("strong_privacy", "aggregation_cardinality"),
     ("hidden_among_worst", "aggregation_cardinality"),
     ("strong_privacy", "accuracy"),
     ("aggregation_cardinality", "accuracy"),
 )
-
-
-def heading(name: str) -> str:
-    """Return what a column is called."""
-    return HEADINGS.get(name, name.replace("_", " ") + " (%)" * name.endswith("accuracy"))
 
 
 def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> dict[str, Chart]:

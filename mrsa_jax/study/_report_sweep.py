@@ -12,7 +12,15 @@ from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax._core.html import number, shown
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
-from mrsa_jax.plotting._points import accuracy_epsilon_chart, by_hue, points_chart, shown_scale
+from mrsa_jax.plotting._points import (
+    QUANTITIES,
+    Quantity,
+    accuracy_epsilon_chart,
+    by_hue,
+    heading,
+    points_chart,
+    shown_scale,
+)
 from mrsa_jax.study import _chart_look, _points, _report
 from mrsa_jax.study._chart_look import Series, keys, legend
 from mrsa_jax.study._explorer import linked
@@ -24,7 +32,7 @@ from mrsa_jax.study._page import (
     paragraphs,
     settings_section,
 )
-from mrsa_jax.study._points import cost_charts, heading
+from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
 
 if TYPE_CHECKING:
@@ -32,26 +40,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-CURVES = {
-    "accuracy": ("Test accuracy", "Accuracy of the global model on the test set."),
-    "loss": ("Test loss", "Loss of the global model on the test set."),
-    "strong_privacy": ("Strong T", "Strong T: the fewest clients who only move together."),
-    "hidden_among_worst": (
-        "Hidden among", "Hidden among: as in a sum of how many clients the worst client is."),
-    "exposed_clients": (
-        "Exposed clients",
-        "Clients whose own update is a combination of the sums the server has."),
-    "aggregation_cardinality": (
-        "Aggregation cardinality C",
-        "Aggregation cardinality C: mean number of clients in a sum."),
-    "fairness_gap": (
-        "Fairness gap F",
-        "Fairness gap F: most minus least often summed client, over the rounds."),
-    "epsilon_worst": (
-        "Epsilon", "Epsilon of the worst client's whole history, against the server."),
-}  # fmt: skip
-"""What a sweep's page draws of what was measured: title, how to read it."""
-
+_CURVES = ("accuracy", "loss", "strong_privacy", "hidden_among_worst", "exposed_clients",
+           "aggregation_cardinality", "fairness_gap", "epsilon_worst")  # fmt: skip
 _MOST_OTHERS = 6  # charts of quantities that no name is known for
 _WIDE = 50.0  # an axis whose ends are this many times apart is logarithmic
 _STATISTICS = ("seconds", "largest_rank", "guaranteed_privacy", "expected_cardinality")
@@ -70,8 +60,8 @@ def sweep_charts(
     """
     has = [str(name) for name in table if table[name].dtype.kind in "iuf"
            and table[name].notna().any()]  # fmt: skip
-    known = [name for name in CURVES if name in has]
-    given = {*_points.point_columns(results), *CURVES, *_STATISTICS}
+    known = [name for name in _CURVES if name in has]
+    given = {*_points.point_columns(results), *_CURVES, *_STATISTICS}
     others = [name for name in has if name not in given and not name.endswith(_EDGES)]
     others = [name for name in others if table[name].nunique() > 1] or others
     chosen = known or others[:_MOST_OTHERS]
@@ -92,9 +82,10 @@ def sweep_chart(
         table = table.assign(**{x: table[x].astype(str)})
     values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
     is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
-    title, words = CURVES.get(name, (heading(name).capitalize(), ""))
+    own = QUANTITIES.get(name, Quantity())
+    title = own.title or heading(name).capitalize()
     note = pooled_words(results, table, name, x, hue)
-    caption = f"{words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
+    caption = f"{own.words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
     chart = points_chart(table, name, x, hue, log="x" * bool(is_wide))
     return dataclasses.replace(chart, title=title, caption=caption)
 
