@@ -12,16 +12,16 @@ import dataclasses
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tyro
 
+from mrsa_jax._core.checks import check_known
 from mrsa_jax._core.errors import (
     ConfigurationError,
     DataNotFoundError,
     MrsaError,
     OutputExistsError,
-    nearest,
     require,
 )
 from mrsa_jax._core.extras import from_papers
@@ -32,7 +32,7 @@ from mrsa_jax.cli._bench import BenchConfig, run_bench
 from mrsa_jax.cli._console import Bars, error_console, escape, outlets, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import ReportConfig, run_report
-from mrsa_jax.cli._run import INTERRUPTED, words_of
+from mrsa_jax.cli._run import INTERRUPTED, union_of
 from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
@@ -180,10 +180,8 @@ def _parse(words: list[str]) -> Any:
     files, words = _take_flag(words, "config", "a file")
     require(len(files) <= 1, "config", "must be given once", *files)
     path = pathlib.Path(files[0]) if files else None
-    if words and not words[0].startswith("-") and words[0] not in _COMMANDS:
-        raise ConfigurationError(
-            f"`command` must be a known command; got {words[0]!r}; {nearest(words[0], _COMMANDS)}"
-        )
+    if words and not words[0].startswith("-"):
+        check_known(words[0], "command", _COMMANDS, "a known command")
     settings = {name: command.config() for name, command in _COMMANDS.items()}
     is_asked = words[:1] == ["reproduce"]
     if is_asked or (words and words[0].startswith("--tyro-")):  # completion shows all flags
@@ -208,13 +206,9 @@ def _parse(words: list[str]) -> Any:
 
 
 def _union(settings: dict[str, Any], chosen: list[str]) -> Any:
-    result: Any = None
-    for name in _COMMANDS:
-        words = words_of(type(settings[name]), in_full=chosen == [name])
-        mark = tyro.conf.subcommand(name, default=settings[name], description=words)
-        member: Any = Annotated[type(settings[name]), mark]
-        result = member if result is None else result | member
-    return result
+    return union_of(
+        (name, type(own), chosen == [name], {"default": own}) for name, own in settings.items()
+    )
 
 
 def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[str]]:

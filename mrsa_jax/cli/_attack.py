@@ -6,13 +6,14 @@ import dataclasses
 import math
 import pathlib
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import tyro
 
-from mrsa_jax._core.errors import ConfigurationError, nearest
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.cli._console import error_console, output_console, print_sentences, print_table
-from mrsa_jax.cli._run import INTERRUPTED, run_kind, words_of
+from mrsa_jax.cli._run import INTERRUPTED, run_kind, union_of
 from mrsa_jax.study import load_config
 from mrsa_jax.study._kinds import attacks
 
@@ -47,13 +48,8 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
         if not words or name.startswith("-"):
             names = ", ".join(known)
             raise ConfigurationError(f"`attack` must be followed by the name of one: {names}")
-        hint = nearest(name, known)
-        raise ConfigurationError(f"`attack` must be a known attack; got {name!r}; {hint}")
-    union: Any = None
-    for one, row in known.items():
-        mark = tyro.conf.subcommand(one, description=words_of(row.settings, in_full=one == name))
-        member: Any = Annotated[row.settings, mark]
-        union = member if union is None else union | member
+        check_known(name, "attack", known, "a known attack")
+    union = union_of((one, row.settings, one == name, {}) for one, row in known.items())
     fields: Any = [("attack", union, dataclasses.field(default=tyro.MISSING))]
     lines = (f"mrsa-jax attack {row.name:24} {row.does}" for row in known.values())
     told = (AttackCommand.__doc__ or "").format(attacks="\n      ".join(lines))

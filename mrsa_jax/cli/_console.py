@@ -378,23 +378,19 @@ def print_table(
     headings: Sequence[str],
     rows: Sequence[Sequence[Any]],
     *,
-    title: str | None = None,
-    left: Collection[int] = (0,),
-    has_total: bool = False,
     width: int = 120,
+    **look: Any,
 ) -> Any:
     """Print rows of text, and return the console for what is said below.
 
     Args:
         headings: As of `table`, like what follows.
         rows: Of the table.
-        title: Of the table.
-        left: Of the table.
-        has_total: Of the table.
         width: Letters in a line where there is no terminal.
+        **look: Of the table.
     """
     console = output_console(width)
-    console.print(table(headings, rows, title=title, left=left, has_total=has_total))
+    console.print(table(headings, rows, **look))
     return console
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax.cli._console import Bars, drawn, print_json, use_cores
@@ -15,10 +17,21 @@ INTERRUPTED = 130
 """Exit status of what was interrupted."""
 
 
-def words_of(command: type, *, in_full: bool) -> str:
-    """Return what a command is for, from its settings' class: a line, or all that is said."""
-    words = inspect.getdoc(command) or ""
-    return words if in_full else words.partition("\n")[0]
+def union_of(members: Iterable[tuple[str, type, bool, dict[str, Any]]]) -> Any:
+    """Return a type of which a command's words choose one: a command, or an attack.
+
+    Args:
+        members: The word of each, its settings, whether their whole docstring is its help, else
+            the first line, and what else `tyro` is told.
+    """
+    result: Any = None
+    for name, settings, is_full, more in members:
+        words = inspect.getdoc(settings) or ""
+        told = words if is_full else words.partition("\n")[0]
+        mark = tyro.conf.subcommand(name, description=told, **more)
+        member: Any = Annotated[settings, mark]
+        result = member if result is None else result | member
+    return result
 
 
 def run_kind(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax._core.errors import nearest, require
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import require
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._names import grow, plain
@@ -121,9 +121,7 @@ def plot_policies(
     Raises:
         ConfigurationError: If the quantity is unknown.
     """
-    known = typing.get_args(PolicyQuantity)
-    rule = f"must be a known quantity: {nearest(str(quantity), known)}"
-    require(quantity in known, "quantity", rule, quantity)
+    check_known(quantity, "quantity", _LABELS, "a known quantity")
     field = "weak_lower" if quantity == "weak" else quantity
     values = np.asarray(getattr(results, field)) * (100 if quantity == "rounds_kept" else 1)
     rates = 100 * np.asarray(results.step_dropout_rates)

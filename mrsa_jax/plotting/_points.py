@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from mrsa_jax._core.checks import check_known
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.errors import require
 from mrsa_jax._core.html import number
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import ALL, Chart, Line
@@ -169,10 +169,11 @@ def _range(values: Any) -> dict[str, Any]:
     return {"low": low, "high": high} if (low < high).any() else {}
 
 
-def _known(table: pd.DataFrame, argument: str, name: str | None) -> None:
-    if name is not None and name not in table:
-        hint = nearest(name, [str(column) for column in table.columns])
-        raise ConfigurationError(f"`{argument}` must be a column; got {name!r}; {hint}")
+def check_columns(table: pd.DataFrame, **names: str | None) -> None:
+    """Raise unless a table has the columns that arguments name; None names none."""
+    for argument, name in names.items():
+        if name is not None:
+            check_known(name, argument, map(str, table.columns), "a column")
 
 
 def plot_points(
@@ -204,8 +205,7 @@ def plot_points(
             axes, or one of values that are no numbers.
     """
     check_known(log, "log", ("", "x", "y", "xy"), "axes")
-    for argument, name in (("variable", variable), ("x", x), ("hue", hue)):
-        _known(table, argument, name)
+    check_columns(table, variable=variable, x=x, hue=hue)
     shown = table[table[variable].notna()]
     require(len(shown) > 0, "variable", "must have values", variable)
     is_number = shown[x].dtype.kind in "iuf"
@@ -306,7 +306,7 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """
     pair = ("strong_privacy", "aggregation_cardinality")
     for name in pair:
-        _known(table, "table", name)
+        check_columns(table, table=name)
     chart = pair_chart(table, *pair, "scheme" if "scheme" in table else None)
     lines = chart.lines
     if "accuracy" in table and table["accuracy"].notna().any():

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.errors import require
 from mrsa_jax.study import _cite, _points, _report, _summary
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer
-from mrsa_jax.study._page import write_page
+from mrsa_jax.study._run_folder import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,13 +183,7 @@ class StudyAccessor:
         """
         from mrsa_jax.study._report_sweep import plot_any
 
-        table = self.table()
-        if variable not in table:
-            hint = nearest(str(variable), [str(name) for name in table])
-            raise ConfigurationError(
-                f"`variable` must be a column of the table; got {variable!r}; {hint}"
-            )
-        return plot_any(self._results, table, variable, x, hue, ax)
+        return plot_any(self._results, self.table(), variable, x, hue, ax)
 
     def explore(self) -> Explorer:
         """Return a quick look at strong T, C and accuracy: linked pictures over a table to sort.
@@ -218,7 +212,8 @@ class StudyAccessor:
             text = sweep_page(manifest, results)
         else:
             text = _report.study_page(manifest, results, spec=results)
-        write_page(target, text)
+        require(target.parent.is_dir(), "out", "must be a file that can be written", str(target))
+        write_whole(target, text)
         return target
 
     def _checked(self) -> xr.Dataset:

@@ -7,13 +7,12 @@ import csv
 import hashlib
 import json
 import math
-import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import privacy
-from mrsa_jax._core.errors import require, writing
+from mrsa_jax._core.errors import require
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.untrusted import cell
 from mrsa_jax.privacy import Recipe
@@ -22,6 +21,7 @@ from mrsa_jax.study._commands import AuditConfig
 from mrsa_jax.study._findings import AuditFindings, first_rows, shares_of
 from mrsa_jax.study._plots import audit_plots
 from mrsa_jax.study._progress import Progress, note, stages
+from mrsa_jax.study._run_folder import write_json, write_whole
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, ParticipationLog
@@ -58,8 +58,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
         "shares": findings.shares,
         "findings": found.to_dict(),
     }
-    text = json.dumps(content, indent=2) + "\n"
-    (folder.path / "audit.json").write_text(text, encoding="utf-8")
+    write_json(folder.path / "audit.json", content)
 
 
 def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
@@ -129,8 +128,7 @@ def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
 _PROGRAMS, _ENTRY_BYTES = 2**28, 80
 _NO_RECIPE = ["kind,name,coefficient"]
 # Settings that are arguments of `read_log`.
-_AS_READ = ("format", "layout", "round_column", "client_column", "weight_column", "round_order",
-            "array", "where", "ignore_columns", "sum_columns", "restarts")  # fmt: skip
+_AS_READ = ("format", "layout", "weight_column", "round_order", "array")
 
 
 def check(config: AuditConfig) -> None:
@@ -167,14 +165,14 @@ def run_and_save(
             save_audit(folder, found)
     if config.recipe_file is not None:
         lines = found.audit.recipe.lines() if found.audit.recipe is not None else _NO_RECIPE
-        _write(config.recipe_file, "recipe_file", "\n".join(lines) + "\n")
+        write_whole(config.recipe_file, "\n".join(lines) + "\n", "recipe_file")
     if config.certificate is not None:
         if found.is_complete:
             progress.stage("certificate", 1)
         made = privacy.certificate(found.log, found.audit, config.file)
         same = made["log"]["sha256"] == digest
         require(same, "file", "must not change while it is audited", str(config.file))
-        _write(config.certificate, "certificate", json.dumps(made) + "\n")
+        write_whole(config.certificate, json.dumps(made) + "\n", "certificate")
     return found
 
 
@@ -186,7 +184,7 @@ def _digest(file: pathlib.Path) -> str:
 
 
 def _read(config: AuditConfig) -> privacy.ParticipationLog:
-    options: dict[str, Any] = {name: getattr(config, name) for name in _AS_READ}
+    options: dict[str, Any] = {name: getattr(config, name) for name in _AS_READ} | config.columns
     return privacy.read_log(config.file, memory_bytes=int(config.memory_gib * 2**30), **options)
 
 
@@ -220,13 +218,3 @@ def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progres
         note(progress, "interrupted: what was found so far follows")
     assert found is not None
     return found
-
-
-def _write(path: pathlib.Path, argument: str, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    with writing(path, argument):
-        try:
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)

@@ -15,7 +15,8 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.flags import Cites
 from mrsa_jax._core.registry import read_member
 from mrsa_jax._version import __version__
@@ -210,13 +211,9 @@ def papers_behind(spec: Any) -> tuple[tuple[Paper, str], ...]:
 
 def _paper(key: str) -> Paper:
     """Return the paper of a key, or of a BibTeX entry, as a user's own scheme may have it."""
-    if key in PAPERS:
-        return PAPERS[key]
-    if not key.startswith("@"):
-        raise ConfigurationError(
-            f"`papers` must be BibTeX entries or known keys; got {key!r}; {nearest(key, PAPERS)}"
-        )
-    return read_bibtex(key)
+    if key.startswith("@"):
+        return read_bibtex(key)
+    return PAPERS[check_known(key, "papers", PAPERS, "BibTeX entries or known keys")]
 
 
 def _because(reasons: Mapping[str, Iterable[str]]) -> str:
@@ -248,9 +245,8 @@ def _of(spec: Any) -> Iterator[_Found]:
 def _of_text(text: str) -> Iterator[_Found]:
     name, *rest = text.split(":")
     known, row, others = _registered(), None, _settings()["dataset"] | _NAMES
-    if name not in known and text not in others:
-        hint = nearest(text, [*known, *others])
-        raise ConfigurationError(f"`spec` must be a known name; got {text!r}; {hint}")
+    if name not in known:
+        check_known(text, "spec", [*known, *others], "a known name")
     what, row = known.get(name, ("", None))
     if row is None:
         yield from _row(others[text], text)

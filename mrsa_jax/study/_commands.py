@@ -7,23 +7,65 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from mrsa_jax._core.checks import check_chance, check_least, check_number, check_positive
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import Cites, Count, File, Folder, Name, Number
-from mrsa_jax._core.html import Shown
+from mrsa_jax._core.html import Shown, plain_settings
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.untrusted import start_of
 from mrsa_jax.availability._registry import Model
 from mrsa_jax.study._config import check_seed, parse_scheme
-from mrsa_jax.study._tables import validate_graph
+from mrsa_jax.study._tables import check_unset, validate_graph
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LogSettings(Shown):
+    """How a participation log is read, and what is done with what is found in it."""
+
+    round_column: Name = None
+    """Of a log in columns: name of that with the round; the usual names are known."""
+
+    client_column: Name = None
+    """Name of the column with the client; the usual names are known."""
+
+    where: tyro.conf.UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
+    ] = ()
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
+    all others; may be repeated."""
+
+    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
+
+    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
+
+    restarts: Literal["ask", "new", "same"] = "ask"
+    """A round that goes on after others: another sum, as numbering began anew, or the same."""
+
+    overwrite: bool = False
+    """Replace other results in --out."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """How `privacy.read_log` finds rounds, clients and sums."""
+        own = plain_settings(self)
+        return {name: own[name] for name in _COLUMNS}
+
+
+_COLUMNS = ("round_column", "client_column", "where", "ignore_columns", "sum_columns",
+            "restarts")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
-class AuditConfig(Shown):
+class AuditConfig(LogSettings):
     """Say what a participation log of any system leaks: who is exposed, and proof.
 
     Rounds and clients have the log's names; without any, their places in the matrix, from 0.
@@ -41,29 +83,8 @@ class AuditConfig(Shown):
     layout: Literal["auto", "long", "matrix"] = "auto"
     """Rows of (round, client), or a matrix with a row a round; told apart by the header."""
 
-    round_column: Name = None
-    """Name of the column with the round; the usual names are known."""
-
-    client_column: Name = None
-    """Name of the column with the client; the usual names are known."""
-
     weight_column: Name = None
     """Name of the column with each client's weight in the sum; "weight" is known."""
-
-    where: tyro.conf.UseAppendAction[
-        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
-    ] = ()
-    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
-    all others; may be repeated."""
-
-    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
-
-    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
-
-    restarts: Literal["ask", "new", "same"] = "ask"
-    """A round that goes on after others: another sum, as numbering began anew, or the same."""
 
     round_order: Literal["sorted", "file"] = "sorted"
     """Order of the rounds: by number or name, or as in the file."""
@@ -118,12 +139,6 @@ class AuditConfig(Shown):
     out: Folder = None
     """Folder for findings, certificates, tables and figures; mrsa-jax report makes a page of it."""
 
-    overwrite: bool = False
-    """Replace other results in --out."""
-
-    json: bool = False
-    """Print everything as JSON instead."""
-
     @property
     def counts_shares(self) -> bool:
         """Whether clients' shares of the noise are counted one by one."""
@@ -141,7 +156,7 @@ def check_audit(config: AuditConfig) -> None:
     hidden = config.fail_below_hidden
     if hidden is not None:
         check_number(hidden, "fail_below_hidden", "must be a finite number of at least 1", 1.0)
-    check_positive(config, *(name for name in _NOISE if getattr(config, name) is not None))
+    check_positive(config, *_NOISE)
     require(config.delta < 1, "delta", "must be below 1", config.delta)
     told = [name for name in _NOISE if getattr(config, name) is not None and name != "delta"]
     for name in ("noise_multiplier", "clip"):
@@ -159,9 +174,7 @@ def check_audit(config: AuditConfig) -> None:
         path = getattr(config, name)
         there = path is None or path.parent.is_dir()
         require(there, name, "must lie in an existing folder", str(path))
-    alone = config.out is None and config.overwrite
-    require(not alone, "overwrite", "must come with --out", config.overwrite)
-    start_of(config.file, 0)  # its absence is told before anything heavy is imported
+    _check_log(config, config.file)
 
 
 _MOST_CLIENTS = 10**6  # closed forms pass over the blocks one by one
@@ -169,7 +182,7 @@ _BELOW_ONE = 1 - 2**-53
 
 
 @dataclasses.dataclass(frozen=True)
-class AdviseConfig(Shown):
+class AdviseConfig(LogSettings):
     """Choose a selection scheme and its T for your clients: what each protects, and costs.
 
     From how many clients there are, how many are in a round, and how often they are away:
@@ -219,35 +232,8 @@ class AdviseConfig(Shown):
     seed: int = 0
     """Seed of everything random."""
 
-    round_column: Name = None
-    """Of a log in columns: name of the column with the round."""
-
-    client_column: Name = None
-    """Name of the column with the client."""
-
-    where: tyro.conf.UseAppendAction[
-        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
-    ] = ()
-    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
-    all others; may be repeated."""
-
-    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
-
-    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
-
-    restarts: Literal["ask", "new", "same"] = "ask"
-    """A round that goes on after others: another sum, as numbering began anew, or the same."""
-
     out: Folder = None
     """Folder for the table as CSV, the advice as JSON and a figure."""
-
-    overwrite: bool = False
-    """Replace other results in --out."""
-
-    json: bool = False
-    """Print everything as JSON instead."""
 
 
 def check_advise(config: AdviseConfig) -> None:
@@ -271,10 +257,14 @@ def check_advise(config: AdviseConfig) -> None:
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:
         parse_scheme(text)
+    _check_log(config, config.log)
+
+
+def _check_log(config: AuditConfig | AdviseConfig, log: pathlib.Path | None) -> None:
     alone = config.out is None and config.overwrite
     require(not alone, "overwrite", "must come with --out", config.overwrite)
-    if config.log is not None:
-        start_of(config.log, 0)  # its absence is told before anything heavy is imported
+    if log is not None:
+        start_of(log, 0)  # its absence is told before anything heavy is imported
 
 
 def check_cohort(num_clients: int, cohort_size: int | None) -> None:
@@ -379,8 +369,5 @@ def check_secagg(config: SecaggConfig) -> None:
     if config.trials is not None:
         known = config.fidelity in (None, "sets")
         require(known, "fidelity", "must be sets with --trials", config.fidelity)
-        lost = config.dropped_before_unmasking
-        require(lost == 0, "dropped_before_unmasking", "must be 0 with --trials", lost)
-        require(not config.consistency, "consistency", "must be left out with --trials")
-        speed = config.up_mbits
-        require(speed is None, "up_mbits", "must be left out with --trials", speed)
+        rule = "must be left out with --trials"
+        check_unset(config, rule, "dropped_before_unmasking", "consistency", "up_mbits")

@@ -36,6 +36,7 @@ from mrsa_jax.study._tables import (
     ResourceConfig,
     SegmentConfig,
     TrainingConfig,
+    check_unset,
     validate_graph,
     validate_noise,
     validate_training,
@@ -370,7 +371,9 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     """Check groups and segments; `varies`: whether a scheme asks any number of clients."""
     own, population = config.hetero, config.population
     if own.is_plain:
-        return _validate_plain(own)
+        needs = "must be left out without --segments sc, mc, hc or groups"
+        return check_unset(own, needs, "subgroups", "hybrid_threshold", "combine", "attack",
+                           "num_byzantine")  # fmt: skip
     _validate_groups(own, population.cohort_size)
     _validate_rules(own, population.num_clients)
     rule = "must be none where cohorts differ in size (bernoulli)"
@@ -385,13 +388,6 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     is_complete = Graph.parse(graph).row.is_complete
     require(is_complete, "graph", "must be complete with segments", graph)
     return require(policy == "ignore", "split_policy", "must be ignore with segments", policy)
-
-
-def _validate_plain(config: SegmentConfig) -> None:
-    needs = "must be left out without --segments sc, mc, hc or groups"
-    for name in ("subgroups", "hybrid_threshold", "combine", "attack", "num_byzantine"):
-        value = getattr(config, name)
-        require(value == getattr(SegmentConfig(), name), name, needs, value)
 
 
 def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:

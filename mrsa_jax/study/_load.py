@@ -11,7 +11,8 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
-from mrsa_jax._core.errors import ConfigurationError, nearest, require, shortened
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax._core.html import plain_settings
 from mrsa_jax._core.untrusted import read_bytes
 
@@ -172,9 +173,7 @@ def _check_type(hint: Any, value: Any, name: str) -> None:
         return
     hint, origin = inner, typing.get_origin(inner)
     if origin is Literal:
-        known = typing.get_args(hint)
-        rule = f"must be a known name ({', '.join(known)})"
-        require(isinstance(value, str) and value in known, name, rule, value)
+        check_known(value, name, typing.get_args(hint), "a known name")
     elif origin is tuple:
         require(isinstance(value, tuple | list), name, "must be a tuple", value)
         for item in value:
@@ -199,12 +198,7 @@ def read_value(hint: Any, value: Any, dotted: str) -> Any:
         return from_dict(typing.cast(type, hint), value, f"{dotted}.")
     origin = typing.get_origin(hint)
     if origin is Literal:
-        known = typing.get_args(hint)
-        if value not in known:
-            raise ConfigurationError(
-                f"`{dotted}` must be a known name; got {shortened(value)}; {nearest(value, known)}"
-            )
-        return value
+        return check_known(value, dotted, typing.get_args(hint), "a known name")
     if origin is tuple:
         require(isinstance(value, list), dotted, "must be a list", value)
         inner_hint = typing.get_args(hint)[0]

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import pathlib
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mrsa_jax._core.errors import require, writing
 from mrsa_jax._core.html import settings_rows, shown, tidy
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _chart_look
@@ -276,15 +273,3 @@ def papers_section(spec: Any) -> Section:
         f"<ul>{''.join(items)}</ul><details><summary>BibTeX of these papers</summary>"
         f'<pre tabindex="0">{tidy(bibtex)}</pre></details>',
     )
-
-
-def write_page(path: pathlib.Path, text: str) -> None:
-    """Write a page whole or not at all; raise if it cannot be written."""
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    require(path.parent.is_dir(), "out", "must be a file that can be written", str(path))
-    with writing(path):
-        try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)

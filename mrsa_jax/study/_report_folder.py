@@ -29,7 +29,6 @@ from mrsa_jax.study._page import (
     opening,
     paragraphs,
     verdicts,
-    write_page,
 )
 from mrsa_jax.study._plots import (
     FOUND,
@@ -38,7 +37,7 @@ from mrsa_jax.study._plots import (
     attack_verdicts,
     option_labels,
 )
-from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
+from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run, write_whole
 
 
 def attack_page(
@@ -293,7 +292,7 @@ def report(
         from mrsa_jax.study._plots import redraw
 
         figures = redraw(own, column)
-    write_page(target, text)
+    write_whole(target, text)
     papers = tuple(paper.key for paper, _ in papers_behind(manifest))
     return SavedReport(target, str(manifest.get("command", "")), papers, figures)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.errors import require
 from mrsa_jax._core.html import number, shown
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
@@ -17,6 +17,7 @@ from mrsa_jax.plotting._points import (
     Quantity,
     accuracy_epsilon_chart,
     by_hue,
+    check_columns,
     heading,
     points_chart,
     shown_scale,
@@ -234,10 +235,7 @@ def plot_any(
 
     What the points of a mark differ in beside, and is averaged, is told by `ax.get_label()`.
     """
-    for argument, name in (("x", x), ("hue", hue)):
-        if name is not None and name not in table:
-            hint = nearest(name, [str(column) for column in table])
-            raise ConfigurationError(f"`{argument}` must be a column; got {name!r}; {hint}")
+    check_columns(table, variable=variable, x=x, hue=hue)
     require(bool(table[variable].notna().any()), "variable", "must have values", variable)
     return draw(sweep_chart(results, table, variable, *default_axes(results, table, x, hue)), ax=ax)
 

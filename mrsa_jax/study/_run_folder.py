@@ -9,16 +9,23 @@ goes with the old folder. What made it is kept too: versions, code and files.
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mrsa_jax._core.compile_cache import locked
-from mrsa_jax._core.errors import ConfigurationError, MrsaError, OutputExistsError, require
+from mrsa_jax._core.errors import (
+    ConfigurationError,
+    MrsaError,
+    OutputExistsError,
+    require,
+    writing,
+)
 from mrsa_jax._core.sources import digest_of
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import _registry as availability
@@ -215,6 +222,31 @@ def read_part(path: pathlib.Path, *names: str) -> dict[str, Any]:
     require(not missing, "folder", f"must hold whole results; {path.name} lacks {missing}",
             str(path.parent))  # fmt: skip
     return dict(content)
+
+
+def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
+    """Write a text file, so that one that another reads meanwhile is the old or the new one."""
+    part = path.with_name(f".{path.name}.part-{os.getpid()}")
+    with writing(path, argument):
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def write_json(path: pathlib.Path, content: Any) -> None:
+    """Write what is found for machines."""
+    write_whole(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_rows(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as CSV; a column that a row has not is empty in it."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def is_resumed(config: Settings, manifest: dict[str, Any] | None) -> bool:

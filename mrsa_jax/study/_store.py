@@ -37,6 +37,7 @@ from mrsa_jax.study._run_folder import (
     made_by,
     read_json,
     unfinished_run,
+    write_json,
 )
 
 if TYPE_CHECKING:
@@ -190,8 +191,7 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
         try:
             manifest = provenance(config)
             yield StudyFolder(partial, manifest)
-            text = json.dumps(manifest, indent=2) + "\n"
-            (partial / _MANIFEST).write_text(text, encoding="utf-8")
+            write_json(partial / _MANIFEST, manifest)
             _replace(partial, out)
         finally:
             shutil.rmtree(partial, ignore_errors=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, plotting
-from mrsa_jax._core.errors import ConfigurationError, nearest
+from mrsa_jax._core.checks import check_known
 from mrsa_jax.availability import Availability
 from mrsa_jax.study import _accessor, _build, _report, _simulate_points, _store, _summary, _training
 from mrsa_jax.study._build import build_bounded
@@ -113,11 +113,8 @@ def _check_schemes(config: Config) -> None:
         from mrsa_jax import data
 
         name = config.data.dataset
-        known = (*data.SOURCES, "tfds:NAME")
-        if name not in data.SOURCES and not name.startswith("tfds:"):
-            raise ConfigurationError(
-                f"`dataset` must be a known data set; got {name!r}; {nearest(name, known)}"
-            )
+        if not name.startswith("tfds:"):
+            check_known(name, "dataset", (*data.SOURCES, "tfds:NAME"), "a known data set")
 
 
 def run(config: Config, progress: Progress) -> xr.Dataset:

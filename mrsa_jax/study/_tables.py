@@ -93,6 +93,13 @@ class AggregationConfig(Shown):
         return self.noise_multiplier > 0
 
 
+def check_unset(config: Any, rule: str, *names: str) -> None:
+    """Raise unless these settings of a configuration have their defaults."""
+    for name in names:
+        value = getattr(config, name)
+        require(value == getattr(type(config)(), name), name, rule, value)
+
+
 def validate_graph(config: Any) -> None:
     """Check that a graph has the numbers which it needs, and no others.
 
@@ -195,9 +202,8 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
         return require(not own.is_noisy, "clip_norm", rule, norm, own.noise_multiplier)
     check_number(norm, "clip_norm", "must be positive and finite", POSITIVE)
     # blocks of segments have their groups' lattices
-    for name in ("num_levels", "clip_rule", *(("clip",) if segments == "none" else ())):
-        value = getattr(own, name)
-        require(value == getattr(AggregationConfig(), name), name, _WITHOUT_NORM, value)
+    clip = ("clip",) if segments == "none" else ()
+    check_unset(own, _WITHOUT_NORM, "num_levels", "clip_rule", *clip)
     rule = "must be left out with `clip_norm`: a weight would multiply what the norm bounds"
     require(not own.weighted, "weighted", rule, own.weighted)
     rule = (

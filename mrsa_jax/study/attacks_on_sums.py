@@ -11,7 +11,7 @@ from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import Count, File, Folder
 from mrsa_jax.study._attack_rows import AttackRow, SumsOfRounds, late, plain
 from mrsa_jax.study._config import parse_scheme
-from mrsa_jax.study._tables import ModelName
+from mrsa_jax.study._tables import ModelName, check_unset
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,10 +222,7 @@ def _check_disaggregation(config: DisaggregationConfig) -> None:
     lengths = config.interval_lengths
     if config.aggregates is None:
         rule = "must be left out without --aggregates"
-        for name in ("counts", "participation"):
-            value = getattr(config, name)
-            require(value is None, name, rule, _name(value))
-        require(not lengths, "interval_lengths", rule, lengths)
+        check_unset(config, rule, "counts", "participation", "interval_lengths")
         return
     is_told = config.counts is not None or config.participation is not None
     require(is_told, "counts", "must be given with --aggregates, or --participation to count from")

@@ -63,7 +63,7 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
         (["--up-mbits", "0"], "`up_mbits` must be positive; got 0.0"),
         (["--compute-slowdown", "inf"], "`compute_slowdown` must be positive; got inf"),
         (["--trials", "5", "--fidelity", "real"], "`fidelity` must be sets with --trials"),
-        (["--trials", "5", "--dropped-before-unmasking", "0.2"], "must be 0 with --trials"),
+        (["--trials", "5", "--dropped-before-unmasking", "0.2"], "must be left out with --trials"),
         (["--trials", "5", "--up-mbits", "2"], "`up_mbits` must be left out with --trials"),
         # p* of 8 clients is 1.44: say what to do about it
         (["--graph", "erdos_renyi"], "must be given (or the clients be more, or --graph complete)"),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import json
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.checks import check_known
+from mrsa_jax._core.errors import require
 from mrsa_jax.study import _run as commands, _store
 from mrsa_jax.study._commands import AdviseConfig, check_cohort
 from mrsa_jax.study._plots import advice_plots
 from mrsa_jax.study._progress import Progress, note
+from mrsa_jax.study._run_folder import write_json, write_rows
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
 from mrsa_jax.study.advice._log import Measured, measure_log
 from mrsa_jax.study.advice._options import POLICIES, Candidate, Judge, Option, Setting, candidates
@@ -37,11 +37,7 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
     measured = None
     if config.log is not None:
         note(progress, f"reading {config.log}")
-        measured = measure_log(
-            config.log, round_column=config.round_column, client_column=config.client_column,
-            where=config.where, ignore_columns=config.ignore_columns,
-            sum_columns=config.sum_columns, restarts=config.restarts,
-        )  # fmt: skip
+        measured = measure_log(config.log, **config.columns)
     setting = _setting(config, measured)
     demands = Demands(config.want_privacy, config.want_hidden, config.min_cardinality)
     judge = Judge(setting)
@@ -147,14 +143,8 @@ def _save(folder: pathlib.Path, found: Advice) -> None:
     """Write the advice as JSON, its table as CSV, and what the schemes promise as a figure."""
     from mrsa_jax import plotting
 
-    text = json.dumps(found.content, indent=2) + "\n"
-    (folder / "advice.json").write_text(text, encoding="utf-8")
-    rows = [_flat(option) for option in found.content["options"]]
-    with (folder / "options.csv").open("w", encoding="utf-8", newline="") as stream:
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_json(folder / "advice.json", found.content)
+    write_rows(folder / "options.csv", [_flat(option) for option in found.content["options"]])
     for name, plot in advice_plots(found.content["options"]).items():
         plotting.save_figure(plot, folder / name, apart=True)
 
@@ -223,8 +213,7 @@ def advise(
     """
     known = [field.name for field in dataclasses.fields(AdviseConfig)]
     for name in settings:
-        if name not in known:
-            raise ConfigurationError(f"`{name}` must be a known setting: {nearest(name, known)}")
+        check_known(name, name, known, "a known setting")
     rates: Any = () if dropout_rate is None else dropout_rate
     if not isinstance(rates, Sequence):
         rates = (rates,)

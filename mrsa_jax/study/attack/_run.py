@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +15,7 @@ from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._kinds import attack_of
 from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study._progress import Progress, note
+from mrsa_jax.study._run_folder import write_json, write_rows
 
 if TYPE_CHECKING:
     from mrsa_jax.study._store import StudyFolder
@@ -34,21 +32,13 @@ def save(report: AttackFindings, folder: StudyFolder) -> None:
     folder.manifest["is_complete"] = report.is_complete
     for name, rows in (("summary", report.summary), ("scores", report.scores)):
         if rows:
-            _write_csv(folder.path / f"{name}.csv", rows)
+            write_rows(folder.path / f"{name}.csv", rows)
     content = {**report.content, "manifest": folder.manifest}
-    text = json.dumps(content, indent=2) + "\n"
-    (folder.path / "scores.json").write_text(text, encoding="utf-8")
+    write_json(folder.path / "scores.json", content)
     for name, figure in report.figures.items():
         plotting.save_figure(figure, folder.path / name, apart=True)
     for name, array in report.arrays.items():
         np.save(folder.path / f"{name}.npy", array, allow_pickle=False)
-
-
-def _write_csv(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def attack(config: AttackSettings, found: AttackFindings, progress: Progress) -> None:

@@ -18,8 +18,8 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mrsa_jax._core.checks import is_number
-from mrsa_jax._core.errors import ConfigurationError, nearest, require, shortened
+from mrsa_jax._core.checks import check_known, is_number
+from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS, Kind
 from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict, without_none
@@ -215,10 +215,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     left = copy.deepcopy(dict(content))  # fields are taken out as they are read
     name = left.pop("command", "simulate")
     kinds = {one.name: one for one in KINDS.values() if one.points}
-    if not isinstance(name, str) or name not in kinds:
-        words = f"got {shortened(name)}; {nearest(str(name), kinds)}"
-        raise ConfigurationError(f"`command` must be one that can be swept; {words}")
-    kind = kinds[name]
+    kind = kinds[check_known(name, "command", kinds, "one that can be swept")]
     flags = {}
     for flag in ("skip_impossible", "trajectories"):
         flags[flag] = left.pop(flag, False)
@@ -322,11 +319,9 @@ def _expanded(values: Any, path: str) -> Any:
     """Return a list; a table such as {linspace = [0.1, 0.5, 5]} becomes one."""
     if not isinstance(values, dict):
         return values
-    known = ", ".join(_RANGES)
-    require(len(values) == 1, path, f"must be a list or one of {known}", values)
+    require(len(values) == 1, path, f"must be a list or one of {', '.join(_RANGES)}", values)
     ((name, numbers),) = values.items()
-    if name not in _RANGES:
-        raise ConfigurationError(f"`{path}` must be a list or a range; {nearest(name, _RANGES)}")
+    check_known(name, path, _RANGES, "a list or a range")
     least, most, form = _RANGES[name]
     good = isinstance(numbers, list) and least <= len(numbers) <= most
     good = good and all(is_number(one) and math.isfinite(one) for one in numbers)

@@ -31,7 +31,7 @@ from mrsa_jax._core.errors import (
 )
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
-from mrsa_jax.study._run_folder import changes, read_json
+from mrsa_jax.study._run_folder import changes, read_json, write_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_jax.study.sweeps._chunks import CellArray
@@ -298,9 +298,7 @@ def _lay_out(
     (path / _DIGESTS).mkdir(exist_ok=True)
     if sweep.source:
         (path / _SOURCE).write_text(sweep.source, encoding="utf-8")
-    part = path / f"{_MANIFEST}.part"
-    part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    part.replace(path / _MANIFEST)
+    write_json(path / _MANIFEST, manifest)
 
 
 def _check_variables(sweep: Sweep, path: pathlib.Path, variables: Mapping[str, Variable]) -> None:
