@@ -184,26 +184,3 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
         "no epsilon of noise in the sums holds"
     )
     require(not depends_on_data, argument, rule, *received)
-
-
-def check_least(config: Any, **least: int) -> None:
-    """Raise unless these settings of a configuration are None or at least so much.
-
-    Examples:
-        >>> from types import SimpleNamespace
-        >>> check_least(SimpleNamespace(rounds=0), rounds=1)
-        Traceback (most recent call last):
-        ...
-        mrsa_jax.ConfigurationError: `rounds` must be at least 1; got 0
-    """
-    for name, bound in least.items():
-        value = getattr(config, name)
-        require(value is None or value >= bound, name, f"must be at least {bound}", value)
-
-
-def check_positive(config: Any, *names: str) -> None:
-    """Raise unless these settings of a configuration are None or positive and finite."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None:
-            check_number(value, name, "must be positive", POSITIVE)

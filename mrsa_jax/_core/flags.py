@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
-from typing import Annotated
+import sys
+import typing
+from typing import Annotated, Any
 
 import tyro
+
+from mrsa_jax._core.checks import POSITIVE, check_number
 
 Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 File = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")]
@@ -20,3 +25,64 @@ class Cites:
     def __init__(self, **values: str) -> None:
         """Take for each value what its papers are cited for, and their keys: "data: key key"."""
         self.values = values
+
+
+class Within:
+    """The numbers that a setting may be, each of several too: a remark of its type.
+
+    Attributes:
+        low: The least.
+        high: The largest.
+        rule: Both in words.
+    """
+
+    def __init__(
+        self, low: int | float, high: int | float = sys.float_info.max, rule: str = ""
+    ) -> None:
+        """Take the ends, and what is said of them where it is not the least alone."""
+        self.low, self.high = low, high
+        self.rule = rule or f"must be at least {low}"
+
+
+def check_ranges(config: Any) -> None:
+    """Raise `ConfigurationError` for the first setting out of the range that its type remarks.
+
+    A class that gives a setting of its base another default leaves it its range.
+    """
+    for name, ranges in _ranges(type(config)).items():
+        value = getattr(config, name)
+        for one in value if isinstance(value, tuple | list) else (value,):
+            for own in ranges if one is not None else ():
+                check_number(one, name, own.rule, float(own.low), float(own.high))
+
+
+@functools.cache
+def _ranges(cls: type) -> dict[str, list[Within]]:
+    found: dict[str, list[Within]] = {}
+    for base in reversed(cls.__mro__):
+        for name, hint in typing.get_type_hints(base, include_extras=True).items():
+            own = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Within)]
+            found |= {name: own} if own else {}
+    return found
+
+
+BELOW_ONE = 1 - 2**-53
+IS_POSITIVE = Within(POSITIVE, rule="must be positive")
+IS_GROUP = Within(1.0, rule="must be a finite number of at least 1")
+IS_CHANCE = Within(0.0, 1.0, "must lie in [0, 1]")
+IS_SHARE = Within(0.0, BELOW_ONE, "must lie in [0, 1)")
+IS_INSIDE = Within(POSITIVE, BELOW_ONE, "must lie in (0, 1)")
+IS_PART = Within(POSITIVE, 1.0, "must lie in (0, 1]")
+IS_BITS = Within(1, 32, "must lie in [1, 32]")
+Several = Annotated[int, Within(2)]
+Whole = Annotated[int, Within(1)]
+Size = Annotated[Whole, Within(1, 2**31 - 1, "must be below 2**31")]
+Natural = Annotated[int, Within(0)]
+Seed = Annotated[int, Within(0, 2**32 - 1, "must lie in [0, 2**32)")]
+Positive = Annotated[float, IS_POSITIVE]
+NotNegative = Annotated[float, Within(0.0, rule="must be 0 or positive")]
+Chance = Annotated[float, IS_CHANCE]
+Share = Annotated[float, IS_SHARE]
+Inside = Annotated[float, IS_INSIDE]
+AtMostOne = Annotated[float, IS_PART]
+Bits = Annotated[int, IS_BITS]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mrsa_jax._core.checks import check_least, check_positive
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.errors import require
-from mrsa_jax._core.flags import Count, Folder, Number
+from mrsa_jax._core.flags import IS_POSITIVE, Count, Folder, Number, Within, check_ranges
 from mrsa_jax.cli._console import (
     Bars,
     error_console,
@@ -66,7 +65,7 @@ class SweepCommand:
     """Folder of the store; as the file says (results/sweep) if left out."""
     dry_run: bool = False
     """Check every cell and say what the sweep comes to, without computing anything."""
-    workers: Count = None
+    workers: Annotated[Count, Within(1)] = None
     """Compute in N processes of this machine, by dask."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR."""
@@ -78,9 +77,9 @@ class SweepCommand:
     """How many processes share, with --coordinator."""
     process_index: Annotated[int | None, tyro.conf.arg(metavar="I")] = None
     """Which of them this one is, from 0."""
-    memory_gib: Number = None
+    memory_gib: Annotated[Number, IS_POSITIVE] = None
     """Bound on the memory of the points that are computed at once, in GiB."""
-    devices: Count = None
+    devices: Annotated[Count, Within(1)] = None
     """Devices that a point's trials are dealt out to; one if left out, but for trainings, which
     take a device a core."""
     json: bool = False
@@ -134,8 +133,7 @@ def run_sweep_command(command: SweepCommand) -> int:
 
 
 def _check(command: SweepCommand) -> None:
-    check_least(command, workers=1, devices=1)
-    check_positive(command, "memory_gib")
+    check_ranges(command)
     scheduler, workers, hosts = command.scheduler, command.workers, command.coordinator
     rule = "must be left out with `scheduler`, which has its own"
     require(workers is None or scheduler is None, "workers", rule, workers)

@@ -11,16 +11,17 @@ from typing import Annotated, Any
 
 import tyro
 
-from mrsa_jax._core.checks import POSITIVE, check_least, check_number
+from mrsa_jax._core.checks import POSITIVE
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.errors import require
-from mrsa_jax._core.flags import File
+from mrsa_jax._core.flags import IS_GROUP, File, Within, check_ranges
 from mrsa_jax._core.html import hidden_words
 from mrsa_jax._core.untrusted import printable
 from mrsa_jax.cli._audit import BELOW_TARGET
 from mrsa_jax.cli._console import Interrupts, error_console, escape, use_cores
 
 _MOST_NAMED = 3
+_IS_TIME = Within(POSITIVE, rule="must be positive and finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +47,10 @@ class WatchConfig:
     )
     """Participation log in JSON Lines."""
 
-    fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
+    fail_below: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
     """Stop with status 3 unless weak T of at least this is known (2: nobody is exposed)."""
 
-    fail_below_hidden: Annotated[float | None, tyro.conf.arg(metavar="CLIENTS")] = None
+    fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
     """Stop with status 3 unless each client is hidden among so many; noise is not counted."""
 
     wait: bool = False
@@ -64,10 +65,10 @@ class WatchConfig:
     out: File = None
     """Keep one line of JSON a sum in this file, each once however often watch starts anew."""
 
-    poll: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 0.5
+    poll: Annotated[float, _IS_TIME, tyro.conf.arg(metavar="SECONDS")] = 0.5
     """How often to look for more."""
 
-    effort: float = 0.01
+    effort: Annotated[float, Within(0.0, rule="must be a finite number of at least 0")] = 0.01
     """What weak T may take where cheap bounds leave T above 3 open: 1 is 90 seconds of a core."""
 
     json: bool = False
@@ -113,12 +114,7 @@ def _check(config: WatchConfig) -> None:
     more = "" if config.once else " (--wait waits for one that is not there yet)"
     rule = f"must be a participation log that is there{more}"
     require(may_come or config.file.exists(), "file", rule, str(config.file))
-    check_least(config, fail_below=1)
-    if config.fail_below_hidden is not None:
-        rule = "must be a finite number of at least 1"
-        check_number(config.fail_below_hidden, "fail_below_hidden", rule, 1.0)
-    check_number(config.effort, "effort", "must be a finite number of at least 0", 0.0)
-    check_number(config.poll, "poll", "must be positive and finite", POSITIVE)
+    check_ranges(config)
 
 
 def _words(found: Any) -> str:

@@ -9,24 +9,28 @@ import dataclasses
 import importlib
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from mrsa_jax._core.checks import POSITIVE, check_least, check_number
+from mrsa_jax._core.checks import POSITIVE
 from mrsa_jax._core.errors import require
+from mrsa_jax._core.flags import IS_SHARE, Seed, Several, Whole, Within
 from mrsa_jax._core.html import Shown
-from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability._registry import Model
-from mrsa_jax.study._config import PopulationConfig, check_seed, check_sizes, parse_scheme
+from mrsa_jax.study._config import PopulationConfig, check_sizes, parse_scheme
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+FinitePositive = Annotated[float, Within(POSITIVE, rule="must be finite and positive")]
+FromZero = Annotated[float, Within(0.0, rule="must be finite, from 0")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttackSettings(Shown):
     """What all attacks share."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/attack")
     """Folder for scores (CSV and JSON), figures and what was recovered."""
@@ -42,12 +46,14 @@ class SumsOfRounds(AttackSettings):
 
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
     """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
-    num_clients: int = 24
+    num_clients: Several = 24
     """Clients, N."""
-    cohort_size: int = 8
+    cohort_size: Several = 8
     """Clients asked in a round, K."""
-    dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+    dropout_rates: Annotated[tuple[float, ...], IS_SHARE] = (0.1, 0.2, 0.3, 0.4, 0.5)
     """Chances to be offline in a round, spread over the clients."""
+    rounds: Whole = 60
+    """Rounds whose sums the server keeps."""
     availability: str = "independent"
     """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
 
@@ -104,15 +110,11 @@ class AttackRow:
 
     def checked(self, config: AttackSettings) -> None:
         """Raise `ConfigurationError` for the first setting that breaks a rule."""
-        check_seed(config)
         values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
         for name in filter(values.__contains__, _CHOICES):
             _check_choice(values[name], name)
         if "dropout_rates" in values:
             _check_population(config)
-        check_least(config, **{name: least for name, least in _LEAST.items() if name in values})
-        for name in filter(values.__contains__, _NUMBERS):
-            check_number(values[name], name, *_NUMBERS[name])
         for name in _FILES:
             if (path := values.get(name)) is not None:
                 is_array = path.is_file() and path.suffix in (".npy", ".npz")
@@ -148,28 +150,6 @@ def plain(*names: str) -> dict[str, str]:
 
 
 # What a setting of each name keeps, whatever the attack.
-_LEAST = {
-    "num_clients": FEWEST_IN_A_SUM,
-    "cohort_size": FEWEST_IN_A_SUM,
-    "num_summed": FEWEST_IN_A_SUM,
-    "warm_up": 0,
-    "target": 0,
-    "client_size": 2,
-    "num_shadows": 2,
-} | dict.fromkeys(
-    ("rounds", "window", "interval", "dim", "restarts", "num_images", "iterations", "batch_size",
-     "num_epochs", "num_targets", "hidden_size", "trials", "trainings"), 1)  # fmt: skip
-IS_POSITIVE = ("must be finite and positive", POSITIVE)
-NOT_NEGATIVE = ("must be finite, from 0", 0.0)
-_NUMBERS: dict[str, tuple[Any, ...]] = {
-    "learning_rate": IS_POSITIVE,
-    "shift": IS_POSITIVE,
-    "noise_multiplier": IS_POSITIVE,
-    "clip_norm": IS_POSITIVE,
-    "spread": IS_POSITIVE,
-    "connection_probability": ("must lie in (0, 1]", POSITIVE, 1.0),
-    "label_noise": ("must lie in [0, 1]", 0.0, 1.0),
-} | dict.fromkeys(("ridge", "noise", "drift", "seconds", "smoothness"), NOT_NEGATIVE)
 _CHOICES = ("schemes", "seen", "methods", "pads", "others", "clients",
             "false_positive_rates")  # fmt: skip
 _FILES = ("aggregates", "participation", "updates", "counts")
@@ -182,8 +162,6 @@ def _check_choice(values: tuple[Any, ...], name: str) -> None:
 
 def _check_population(config: Any) -> None:
     check_sizes(config)
-    for rate in config.dropout_rates:
-        require(0 <= rate < 1, "dropout_rates", "must lie in [0, 1)", rate)
     Model.parse(config.availability, config.dropout_rates)
     for text in config.schemes:
         parse_scheme(text).check(config.num_clients, config.cohort_size)

@@ -11,14 +11,32 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mrsa_jax._core.checks import check_chance, check_least, check_number, check_positive
 from mrsa_jax._core.errors import require
-from mrsa_jax._core.flags import Cites, Count, File, Folder, Name, Number
+from mrsa_jax._core.flags import (
+    BELOW_ONE,
+    IS_BITS,
+    IS_GROUP,
+    IS_PART,
+    IS_POSITIVE,
+    Chance,
+    Cites,
+    Count,
+    File,
+    Folder,
+    Name,
+    Natural,
+    Number,
+    Positive,
+    Seed,
+    Several,
+    Whole,
+    Within,
+)  # fmt: skip
 from mrsa_jax._core.html import Shown, plain_settings
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.untrusted import start_of
 from mrsa_jax.availability._registry import Model
-from mrsa_jax.study._config import check_seed, parse_scheme
+from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import check_unset, validate_graph
 
 
@@ -92,42 +110,42 @@ class AuditConfig(LogSettings):
     array: Name = None
     """Which array of an NPZ archive."""
 
-    memory_gib: float = 2.0
+    memory_gib: Positive = 2.0
     """Most memory that the history may take as a matrix."""
 
-    effort: float = 1.0
+    effort: Annotated[float, Within(0.0, rule="must be a number of at least 0")] = 1.0
     """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
 
     coalition: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
     """Clients, with commas, who tell the server their updates: the audit is of the others."""
 
-    fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
+    fail_below: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
     """Exit with status 3 unless weak T of at least this is proven (2: nobody is exposed)."""
 
     definition: Literal["weak", "strong"] = "weak"
     """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
 
-    fail_below_hidden: Annotated[float | None, tyro.conf.arg(metavar="CLIENTS")] = None
+    fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
     """Exit with status 3 unless each client is hidden among so many; noise is not counted."""
 
-    noise_multiplier: Annotated[float | None, tyro.conf.arg(metavar="Z")] = None
+    noise_multiplier: Annotated[float | None, IS_POSITIVE, tyro.conf.arg(metavar="Z")] = None
     """Noise of standard deviation Z times --clip is in each sum: print clients' mu and epsilon
     (without it by what a recorder's log says)."""
 
-    clip: Annotated[float | None, tyro.conf.arg(metavar="C")] = None
+    clip: Annotated[float | None, IS_POSITIVE, tyro.conf.arg(metavar="C")] = None
     """Largest norm of a client's update, with --noise-multiplier."""
 
-    planned: Annotated[int | None, tyro.conf.arg(metavar="K")] = None
+    planned: Annotated[int | None, Within(1), tyro.conf.arg(metavar="K")] = None
     """Clients add the noise: each survivor one share in K of the variance, so that a sum of fewer
     has less of it; prints mu and epsilon planned beside realised."""
 
     colluding: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
     """Clients, with commas, who tell the server their noise and their updates: with --planned."""
 
-    delta: float = 1e-5
+    delta: Annotated[Positive, Within(0.0, BELOW_ONE, "must be below 1")] = 1e-5
     """At which epsilon is printed."""
 
-    spread: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
+    spread: Annotated[float | None, IS_POSITIVE, tyro.conf.arg(metavar="S")] = None
     """Also mu and epsilon if others' updates are Gaussian with this spread: no guarantee."""
 
     recipe_file: File = None
@@ -145,20 +163,10 @@ class AuditConfig(LogSettings):
         return self.planned is not None
 
 
-_NOISE = ("noise_multiplier", "clip", "delta", "spread")
-
-
 def check_audit(config: AuditConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
-    check_positive(config, "memory_gib")
-    check_number(config.effort, "effort", "must be a number of at least 0", 0.0)
-    check_least(config, fail_below=1, planned=1)
-    hidden = config.fail_below_hidden
-    if hidden is not None:
-        check_number(hidden, "fail_below_hidden", "must be a finite number of at least 1", 1.0)
-    check_positive(config, *_NOISE)
-    require(config.delta < 1, "delta", "must be below 1", config.delta)
-    told = [name for name in _NOISE if getattr(config, name) is not None and name != "delta"]
+    noise = ("noise_multiplier", "clip", "spread")
+    told = [name for name in noise if getattr(config, name) is not None]
     for name in ("noise_multiplier", "clip"):
         missing = bool(told) and name not in told
         require(not missing, name, f"must be given with {', '.join(told)}", None)
@@ -178,7 +186,7 @@ def check_audit(config: AuditConfig) -> None:
 
 
 _MOST_CLIENTS = 10**6  # closed forms pass over the blocks one by one
-_BELOW_ONE = 1 - 2**-53
+_IS_RATE = Within(0.0, BELOW_ONE, "must be at least 0 and below 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,42 +202,42 @@ class AdviseConfig(LogSettings):
     log: File = None
     """Any log that `mrsa-jax audit` reads: clients, cohort and absences are measured in it."""
 
-    num_clients: Annotated[Count, tyro.conf.arg(aliases=["--clients"])] = None
+    num_clients: Annotated[Count, Within(2), tyro.conf.arg(aliases=["--clients"])] = None
     """Number of clients N."""
 
     cohort_size: Annotated[Count, tyro.conf.arg(aliases=["--cohort"])] = None
     """Clients in a round, K."""
 
-    dropout_rate: tuple[float, ...] = ()
+    dropout_rate: Annotated[tuple[float, ...], _IS_RATE] = ()
     """Chance to be away when a round begins; several are spread evenly over the clients."""
 
-    loss_rate: Number = None
+    loss_rate: Annotated[Number, _IS_RATE] = None
     """Chance of a client that takes part to be lost before its update is in the sum."""
 
     availability: str = "independent"
     """Who is away when: independent, markov:ROUNDS, diurnal:AMPLITUDE:PERIOD, ..., as in
     mrsa-jax simulate."""
 
-    want_privacy: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
+    want_privacy: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
     """Weak T of at least this, however many rounds follow."""
 
-    want_hidden: Number = None
+    want_hidden: Annotated[Number, IS_GROUP] = None
     """Every client hidden as in a sum of so many, however many rounds follow."""
 
-    min_cardinality: Number = None
+    min_cardinality: Annotated[Number, IS_GROUP] = None
     """At least so many clients in a mean sum, rounds without a sum counted as none."""
 
     schemes: tuple[str, ...] = ()
     """Further schemes to judge, as in mrsa-jax simulate; your own (--plugin) are judged anyway."""
 
-    rounds: int = 300
+    rounds: Whole = 300
     """Rounds that are simulated."""
 
-    trials: Annotated[int | None, tyro.conf.arg(metavar="B")] = None
+    trials: Annotated[int | None, Within(0), tyro.conf.arg(metavar="B")] = None
     """Simulated trials of each scheme: from 2 to 10, fewer for large populations, by default; 0
     gives what is known without."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything random."""
 
     out: Folder = None
@@ -238,20 +246,9 @@ class AdviseConfig(LogSettings):
 
 def check_advise(config: AdviseConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
-    check_seed(config)
-    check_least(config, num_clients=FEWEST_IN_A_SUM, rounds=1, trials=0, want_privacy=1)
     for name in ("num_clients", "cohort_size", "dropout_rate"):
         given = config.log is not None or getattr(config, name) not in (None, ())
         require(given, name, "must be given, or a log to measure it in", None)
-    for rate in config.dropout_rate:
-        check_number(rate, "dropout_rate", "must be at least 0 and below 1", 0.0, _BELOW_ONE)
-    if config.loss_rate is not None:
-        rule = "must be at least 0 and below 1"
-        check_number(config.loss_rate, "loss_rate", rule, 0.0, _BELOW_ONE)
-    for name in ("want_hidden", "min_cardinality"):
-        value = getattr(config, name)
-        if value is not None:
-            check_number(value, name, "must be a finite number of at least 1", 1.0)
     if config.num_clients is not None:
         check_cohort(config.num_clients, config.cohort_size)
     Model.parse(config.availability, config.dropout_rate or (0.0,))
@@ -301,13 +298,13 @@ class SecaggConfig(Shown):
     fidelity: _FidelityName = None
     """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
 
-    num_clients: int = 100
+    num_clients: Several = 100
     """Clients, n."""
 
-    dim: int = 10_000
+    dim: Whole = 10_000
     """Residues in each client's input, m."""
 
-    modulus_bits: Count = None
+    modulus_bits: Annotated[Count, IS_BITS] = None
     """b of the ring of R = 2**b, 1 to 32; 16 unless --modulus is given."""
 
     modulus: Count = None
@@ -317,19 +314,19 @@ class SecaggConfig(Shown):
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
     (--plugin)."""
 
-    connection_probability: Number = None
+    connection_probability: Annotated[Number, IS_PART] = None
     """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""
 
-    degree: Count = None
+    degree: Annotated[Count, Within(0)] = None
     """Neighbours of each client, for --graph harary and random_regular."""
 
-    threshold: Count = None
+    threshold: Annotated[Count, Within(1)] = None
     """Shares that rebuild a secret, t. None: just above half of the holders, or Remark 4's t."""
 
-    step_dropout_rate: float = 0.0
+    step_dropout_rate: Chance = 0.0
     """Chance to leave at each of the protocol's four steps, q."""
 
-    dropped_before_unmasking: float = 0.0
+    dropped_before_unmasking: Chance = 0.0
     """Share of the clients lost between sharing keys and sending padded inputs; drawn at random."""
 
     allow_unmasking_risk: bool = False
@@ -339,16 +336,16 @@ class SecaggConfig(Shown):
     """Add the signed consistency check of Bonawitz et al.: nobody unmasks before enough of its
     neighbours have signed the same list of survivors."""
 
-    trials: Count = None
+    trials: Annotated[Count, Within(1)] = None
     """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
 
-    up_mbits: Number = None
+    up_mbits: Annotated[Number, IS_POSITIVE] = None
     """Also model the seconds on clients' links of so many Mbit/s up, ten times that down."""
 
-    compute_slowdown: float = 1.0
+    compute_slowdown: Positive = 1.0
     """How many times slower clients compute in that model than one core of a server."""
 
-    seed: int = 0
+    seed: Natural = 0
     """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its seed."""
 
     json: bool = False
@@ -357,15 +354,9 @@ class SecaggConfig(Shown):
 
 def check_secagg(config: SecaggConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    check_least(config, num_clients=FEWEST_IN_A_SUM, dim=1, seed=0, degree=0, threshold=1, trials=1)
-    for name in ("step_dropout_rate", "dropped_before_unmasking"):
-        check_chance(getattr(config, name), name)
     both = config.modulus_bits is not None and config.modulus is not None
     require(not both, "modulus", "must be left out where --modulus-bits is given", config.modulus)
-    bits = config.modulus_bits
-    require(bits is None or 1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
     validate_graph(config)
-    check_positive(config, "compute_slowdown", "up_mbits")
     if config.trials is not None:
         known = config.fidelity in (None, "sets")
         require(known, "fidelity", "must be sets with --trials", config.fidelity)

@@ -85,6 +85,7 @@ class Kind:
         names = (field.name for field in dataclasses.fields(self.config))
         own = {name: getattr(settings, name) for name in names}
         config = self.config(**own | self.changed(settings))
+        check_types(config)
         self.check(config)
         return config
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from mrsa_jax._core.checks import check_known
 from mrsa_jax._core.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.flags import check_ranges
 from mrsa_jax._core.html import plain_settings
 from mrsa_jax._core.untrusted import read_bytes
 
@@ -165,6 +166,7 @@ def check_types(config: Any) -> None:
     """
     for name, hint in typing.get_type_hints(type(config)).items():
         _check_type(hint, getattr(config, name), name)
+    check_ranges(config)
 
 
 def _check_type(hint: Any, value: Any, name: str) -> None:

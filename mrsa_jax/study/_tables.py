@@ -10,9 +10,23 @@ import itertools
 import pathlib
 from typing import Annotated, Any, Literal
 
-from mrsa_jax._core.checks import POSITIVE, check_least, check_number, check_positive
+from mrsa_jax._core.checks import POSITIVE
 from mrsa_jax._core.errors import require
-from mrsa_jax._core.flags import Cites
+from mrsa_jax._core.flags import (
+    IS_PART,
+    IS_POSITIVE,
+    AtMostOne,
+    Bits,
+    Chance,
+    Cites,
+    Inside,
+    NotNegative,
+    Positive,
+    Several,
+    Share,
+    Whole,
+    Within,
+)  # fmt: skip
 from mrsa_jax._core.html import Shown
 from mrsa_jax.graphs._registry import Graph
 
@@ -29,14 +43,14 @@ class ProtocolConfig(Shown):
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
     (--plugin)."""
-    connection_probability: float | None = None
+    connection_probability: Annotated[float | None, IS_PART] = None
     """Chance of an edge, for --graph erdos_renyi; None: CCESA's p* for the cohort, if below 1."""
     degree: int | None = None
     """Neighbours of each client, for --graph harary and random_regular."""
-    threshold: int | None = None
+    threshold: Annotated[int | None, Within(1)] = None
     """Shares that rebuild a secret, t. None: more than half of each client's neighbourhood;
     Remark 4's for erdos_renyi."""
-    step_dropout_rate: float = 0.0
+    step_dropout_rate: Chance = 0.0
     """Chance to leave at each of the protocol's four steps, q."""
     split_policy: SplitPolicyName = "ignore"
     """When a block of clients loses a member inside a round: ignore it, abort the round, or
@@ -55,11 +69,11 @@ class ProtocolConfig(Shown):
 class AggregationConfig(Shown):
     """How updates are quantized, padded and summed."""
 
-    num_levels: int = 2**16
+    num_levels: Several = 2**16
     """Levels of the stochastic quantizer."""
-    clip: float = 0.5
+    clip: Positive = 0.5
     """Updates are clipped to [-clip, clip]."""
-    modulus_bits: int = 32
+    modulus_bits: Bits = 32
     """Sums are taken modulo 2**modulus_bits."""
     fidelity: FidelityName = "array"
     """array: real ChaCha20 pads; sets: the same sums, bit for bit, without making the pads."""
@@ -68,22 +82,22 @@ class AggregationConfig(Shown):
     clip_rule: ClipRuleName = "fixed"
     """fixed; last_max, last_rms: the next round clips at a multiple of the last learnt mean
     update's largest entry, or of its root mean square (the first at --clip)."""
-    clip_multiplier: float = 4.0
+    clip_multiplier: Positive = 4.0
     """That multiple."""
-    clip_floor: float = 1e-4
+    clip_floor: Positive = 1e-4
     """The least that it may come to."""
-    noise_multiplier: float = 0.0
+    noise_multiplier: Annotated[float, Within(0.0, rule="must be 0 or positive, finite")] = 0.0
     """Differential privacy of each client's whole history: noise of this many --clip-norm in the
     sum of a whole cohort. Each client adds its share to its own update before it pads, which
     protects it from the server and from all who see sums or models, none of whom is trusted;
     clients who tell the server their own noise take their shares from the others. 0: none."""
-    clip_norm: float | None = None
+    clip_norm: Annotated[float | None, Within(POSITIVE, rule="must be positive and finite")] = None
     """L2 norm to which each client's whole update is clipped, as noise needs it: in place of --clip
     and --num-levels, on a lattice that follows from --modulus-bits; with --segments besides --clip,
     on the lattices of --group-levels, in rings of --modulus-bits. None: no such bound."""
     noise: NoiseName = "skellam"
     """skellam (its sums are Skellam again) or discrete_gaussian."""
-    target_delta: float = 1e-5
+    target_delta: Inside = 1e-5
     """At which each client's epsilon is told, over all rounds; below one in the clients there
     are."""
 
@@ -111,7 +125,6 @@ def validate_graph(config: Any) -> None:
     if chance is not None:
         own = setting == "connection_probability"
         require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
-        check_number(chance, "connection_probability", "must lie in (0, 1]", POSITIVE, 1.0)
     rule = "must be given for harary and random_regular, and for no other graph"
     regular = setting == "degree"
     require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
@@ -193,14 +206,9 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
         mrsa_jax.ConfigurationError: `clip_norm` must be given with noise...
     """
     own, norm = aggregation, aggregation.clip_norm
-    check_number(own.noise_multiplier, "noise_multiplier", "must be 0 or positive, finite", 0.0)
-    rule = "must lie in (0, 1)"
-    check_number(own.target_delta, "target_delta", rule, POSITIVE)
-    require(own.target_delta < 1, "target_delta", rule, own.target_delta)
     if norm is None:
         rule = "must be given with noise: what is not bounded no noise hides"
         return require(not own.is_noisy, "clip_norm", rule, norm, own.noise_multiplier)
-    check_number(norm, "clip_norm", "must be positive and finite", POSITIVE)
     # blocks of segments have their groups' lattices
     clip = ("clip",) if segments == "none" else ()
     check_unset(own, _WITHOUT_NORM, "num_levels", "clip_rule", *clip)
@@ -222,6 +230,8 @@ CombineName = Annotated[Literal["mean", "median", "trimmed", "geometric", "krum"
     geometric="robust rule: pillutla2022robust",
     krum="robust rule: blanchard2017machine",
 )]  # fmt: skip
+_IS_LEVELS = Within(2, 2**23, "must lie in [2, 2**23]")
+_IS_TRIM = Within(0.0, 0.5 - 2**-54, "must lie in [0, 0.5)")
 AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "collusion"]
 
 
@@ -233,21 +243,21 @@ class SegmentConfig(Shown):
     """none: all clients sum whole updates with --num-levels; sc, mc, hc: HeteroSAg's single,
     multiple or hybrid chain over as many groups as --group-levels has; groups: each group by
     itself (no privacy between groups)."""
-    group_levels: tuple[int, ...] = (2, 4, 8, 10, 12)
+    group_levels: Annotated[tuple[int, ...], _IS_LEVELS] = (2, 4, 8, 10, 12)
     """Levels of each group's quantizer, slowest group first. The fewer, the more it matters that
     --clip is no wider than the updates."""
     subgroups: tuple[int, ...] = ()
     """Into how many subgroups each group is cut (SC+, MC+, HC+); one each when left out."""
     hybrid_threshold: int | None = None
     """T of --segments hc: the most segments that the server learns of any one group."""
-    client_rates: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0, 4.0)
+    client_rates: Annotated[tuple[float, ...], IS_POSITIVE] = (1.0, 2.0, 3.0, 4.0, 4.0)
     """Upload rates in Mbit/s, spread evenly over the clients; a round's cohort is ranked by rate
     and cut into equal groups, slowest first."""
     allow_small_groups: bool = False
     """Accept groups (or subgroups) with fewer than two clients, whose sums are no sums."""
     combine: CombineName = "mean"
     """mean; or what bears some bad sums: median, trimmed (mean), geometric (median), krum."""
-    trim: float = 0.25
+    trim: Annotated[float, _IS_TRIM] = 0.25
     """Share that --combine trimmed leaves out at each end."""
     attack: AttackName = "none"
     """What Byzantine clients do: wrong_pads, gaussian (the paper's model of it), sign_flip,
@@ -337,15 +347,15 @@ class DataConfig(Shown):
     partition: PartitionName = "iid"
     """iid; shards (sorted by label, so one label a client); shards_with_shared (the same, plus a
     set that all clients share); dirichlet (by class); dirichlet_by_client."""
-    shards_per_client: int = 1
+    shards_per_client: Whole = 1
     """Shards a client, for --partition shards."""
     single_label: bool = True
     """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
-    shared_size: int = 200
+    shared_size: Whole = 200
     """Samples that all clients share, for --partition shards_with_shared."""
     balanced: bool = True
     """Take as many of each class into the shared set; --no-balanced takes any."""
-    concentration: float = 0.5
+    concentration: Positive = 0.5
     """Dirichlet concentration, for --partition dirichlet and dirichlet_by_client."""
 
 
@@ -357,22 +367,22 @@ class TrainingConfig(Shown):
     """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
     (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation), smooth_lenet (Zhu et
     al.'s, for gradient inversion)."""
-    learning_rate: float = 0.1
+    learning_rate: Positive = 0.1
     """Step size of the clients' SGD."""
-    decay_rounds: tuple[int, ...] = ()
+    decay_rounds: Annotated[tuple[int, ...], Within(1)] = ()
     """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones
     counted; the papers' CIFAR runs: 400 800. None by default."""
-    decay_factor: float = 0.4
+    decay_factor: AtMostOne = 0.4
     """That factor."""
-    momentum: float = 0.0
+    momentum: Share = 0.0
     """Momentum of the clients' SGD."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     """Weight decay of the clients' SGD, added to the gradient as this multiple of the weights."""
-    proximal: float = 0.0
+    proximal: NotNegative = 0.0
     """FedProx's mu: pulls a client's weights towards the round's global model; 0 is FedAvg."""
-    batch_size: int = 10
+    batch_size: Whole = 10
     """Samples in a client's minibatch."""
-    num_epochs: int = 1
+    num_epochs: Whole = 1
     """Local epochs a round, E."""
     precision: PrecisionName = "float32"
     """bfloat16 computes the clients' layers in half precision, tf32 their matrix products in what
@@ -380,9 +390,9 @@ class TrainingConfig(Shown):
     server: ServerName = "average"
     """What the server does with the mean update: add it (FedAvg, average), or take it for a
     gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""
-    server_learning_rate: float | None = None
+    server_learning_rate: Annotated[float | None, IS_POSITIVE] = None
     """Step size of the server; None: 1, and 0.01 for adam."""
-    evaluate_every: int = 10
+    evaluate_every: Whole = 10
     """Rounds between two tests of the global model."""
     measure_drift: bool = True
     """Measure how the clients' updates drift over the rounds, and with it how many bits the sums
@@ -393,17 +403,17 @@ class TrainingConfig(Shown):
 class ResourceConfig(Shown):
     """What of the machine a training may use; changes a result by no more than rounding."""
 
-    memory_gib: float | None = None
+    memory_gib: Annotated[float | None, IS_POSITIVE] = None
     """Bound on the memory of a round, in GiB: how many clients train side by side follows from
     it. None: as many as are fastest."""
-    devices: int | None = None
+    devices: Annotated[int | None, Within(1)] = None
     """Devices over which a round's clients are spread, each with its own copy of the data. None:
     all accelerators of this machine; without any, the CPU's cores, at most 8, or one device if
     `memory_gib` is bounded."""
 
 
 def validate_training(training: TrainingConfig) -> None:
-    """Check local training, the server's step and the decay.
+    """Check that the rounds after which the learning rate decays ascend.
 
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
@@ -415,14 +425,6 @@ def validate_training(training: TrainingConfig) -> None:
         ...
         mrsa_jax.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
     """
-    check_positive(training, "learning_rate", "server_learning_rate")
-    require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)
-    for name in ("weight_decay", "proximal"):
-        check_number(getattr(training, name), name, "must be 0 or positive", 0.0)
-    check_least(training, batch_size=1, num_epochs=1, evaluate_every=1)
     rounds = training.decay_rounds
-    require(all(at >= 1 for at in rounds), "decay_rounds", "must be at least 1", rounds)
     ascending = all(a < b for a, b in itertools.pairwise(rounds))
     require(ascending, "decay_rounds", "must ascend", rounds)
-    good = 0 < training.decay_factor <= 1
-    require(good, "decay_factor", "must lie in (0, 1]", training.decay_factor)

@@ -6,14 +6,22 @@ import dataclasses
 import pathlib
 from typing import Annotated, Literal
 
-from mrsa_jax._core.checks import check_number
 from mrsa_jax._core.errors import require
-from mrsa_jax._core.flags import Cites, Folder, Name
+from mrsa_jax._core.flags import (
+    AtMostOne,
+    Chance,
+    Cites,
+    Folder,
+    Name,
+    Natural,
+    Several,
+    Whole,
+)  # fmt: skip
 from mrsa_jax.study._attack_rows import (
-    IS_POSITIVE,
-    NOT_NEGATIVE,
     AttackRow,
     AttackSettings,
+    FinitePositive,
+    FromZero,
     late,
     plain,
 )
@@ -53,30 +61,29 @@ class GradientsConfig(AttackSettings):
     """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """What the adversary has: one client's update as it is, under its pads, or the clients' sum."""
-    num_summed: int = 2
+    num_summed: Several = 2
     """Clients in the sum, T."""
-    num_images: int = 1
+    num_images: Whole = 1
     """Images of each client, all in one step of SGD."""
     model: ModelName = "smooth_lenet"
     """The model, as it is at the start of training; smooth_lenet is Zhu et al.'s."""
-    learning_rate: float = 0.1
+    learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
     method: _MethodName = "cosine"
     """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
-    iterations: int = 1200
+    iterations: Whole = 1200
     """Steps of the optimizer."""
-    restarts: int = 2
+    restarts: Whole = 2
     """Random starts, side by side; the one that fits best is taken."""
-    step_size: float = 0.1
+    step_size: FromZero = 0.1
     """Of signed Adam; L-BFGS chooses its own."""
-    smoothness: float = 1e-5
+    smoothness: FromZero = 1e-5
     """Weight of the total variation."""
     known_labels: bool = False
     """Tell the adversary the labels, which it infers from the last bias otherwise."""
 
 
 def _check_gradients(config: GradientsConfig) -> None:
-    check_number(config.step_size, "step_size", *NOT_NEGATIVE)
     given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
     rule = "must be left out where the images are from elsewhere"
     require(len(given) <= 1, given[0] if given else "photo", rule, *given)
@@ -100,24 +107,20 @@ class ModelInversionConfig(AttackSettings):
     """mnist_5k, digits, olivetti (faces), or another set (mrsa-jax data list)."""
     seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
     """Whose model: a client's as it is, a client's under its pads, or the mean of all clients'."""
-    num_clients: int = 10
+    num_clients: Several = 10
     """Clients of the round; each holds an equal part of the data."""
-    connection_probability: float = 1.0
+    connection_probability: AtMostOne = 1.0
     """Chance that two clients share a pad: 1 is SecAgg, less is CCESA."""
-    learning_rate: float = 0.05
+    learning_rate: FinitePositive = 0.05
     """Step size of the clients' SGD."""
-    num_epochs: int = 10
+    num_epochs: Whole = 10
     """Local epochs."""
-    iterations: int = 500
+    iterations: Whole = 500
     """Most steps of the attack."""
-    step_size: float = 0.02
+    step_size: FinitePositive = 0.02
     """Length of its steps, as a share of the pixels' range."""
-    smoothness: float = 0.0
+    smoothness: FromZero = 0.0
     """Weight of the total variation."""
-
-
-def _check_model_inversion(config: ModelInversionConfig) -> None:
-    check_number(config.step_size, "step_size", *IS_POSITIVE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,25 +138,25 @@ class MembershipConfig(AttackSettings):
     """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """What the adversary has: one client's model as it is, under its pads, or in a sum."""
-    num_summed: int = 4
+    num_summed: Several = 4
     """Clients in the sum, T."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
-    label_noise: float = 0.3
+    label_noise: Chance = 0.3
     """Share of wrong labels, which a model can only know by heart."""
     model: ModelName = "mlp"
     """What they train."""
-    learning_rate: float = 0.1
+    learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
-    batch_size: int = 10
+    batch_size: Whole = 10
     """Samples in a minibatch."""
-    num_epochs: int = 30
+    num_epochs: Whole = 30
     """Local epochs: the more, the more a model knows by heart."""
-    client_size: int = 50
+    client_size: Several = 50
     """Samples of a client, and of each shadow model."""
-    num_targets: int = 2
+    num_targets: Whole = 2
     """Clients attacked; scores are of all of them together."""
-    num_shadows: int = 16
+    num_shadows: Several = 16
     """Shadow models of the adversary."""
 
 
@@ -170,17 +173,17 @@ class InconsistencyConfig(AttackSettings):
     out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
     pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
     """SecAgg as it is, and with pads bound to a hash of the model that a client was sent."""
-    cohort_size: int = 8
+    cohort_size: Several = 8
     """Clients of the round, with real messages and cryptography."""
-    target: int = 0
+    target: Natural = 0
     """The one that the server is after, 0 to --cohort-size - 1."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
-    hidden_size: int = 32
+    hidden_size: Whole = 32
     """Width of the model's hidden layer; its closed rectifiers silence the others."""
-    learning_rate: float = 0.1
+    learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
-    num_epochs: int = 1
+    num_epochs: Whole = 1
     """Local epochs."""
 
 
@@ -227,7 +230,6 @@ ROWS = (
         },
         "attack on models",
         ("fredrikson2015model",),
-        check=_check_model_inversion,
         needs=350,
         arrays=late("_model_inversion.arrays"),
         images="The mean image of each class, and below it what was recovered from what the server "

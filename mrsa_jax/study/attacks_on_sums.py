@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Literal
+from typing import Annotated, Literal
 
-from mrsa_jax._core.checks import check_blind, check_integer
+from mrsa_jax._core.checks import check_blind
 from mrsa_jax._core.errors import require
-from mrsa_jax._core.flags import Count, File, Folder
-from mrsa_jax.study._attack_rows import AttackRow, SumsOfRounds, late, plain
+from mrsa_jax._core.flags import (
+    IS_INSIDE,
+    Bits,
+    Count,
+    File,
+    Folder,
+    Inside,
+    Natural,
+    Several,
+    Whole,
+    Within,
+)  # fmt: skip
+from mrsa_jax.study._attack_rows import (
+    AttackRow,
+    FinitePositive,
+    FromZero,
+    SumsOfRounds,
+    late,
+    plain,
+)
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import ModelName, check_unset
+
+_Rates = Annotated[tuple[float, ...], IS_INSIDE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,9 +48,9 @@ class LeastSquaresConfig(SumsOfRounds):
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/least_squares")
-    rounds: int = 80
+    rounds: Whole = 80
     """Rounds whose sums the server keeps."""
-    warm_up: int = 40
+    warm_up: Natural = 40
     """Rounds before them: the longer the training, the less the updates change."""
     frozen: bool = False
     """Worst case: the model does not move, so each client sends the same update again."""
@@ -38,11 +58,11 @@ class LeastSquaresConfig(SumsOfRounds):
     """Data that the clients train on (mrsa-jax data list)."""
     model: ModelName = "logistic"
     """What they train."""
-    learning_rate: float = 0.01
+    learning_rate: FinitePositive = 0.01
     """Step size of their SGD; the smaller, the less the updates change."""
-    batch_size: int = 10
+    batch_size: Whole = 10
     """Samples in a minibatch."""
-    num_epochs: int = 1
+    num_epochs: Whole = 1
     """Local epochs a round."""
     run: Folder = None
     """Attack a run of mrsa-jax train instead, in its folder: repeats its rounds, keeping sums."""
@@ -52,13 +72,13 @@ class LeastSquaresConfig(SumsOfRounds):
     """Who was in each of them: .npy or .npz of booleans or integer weights [rounds, N]."""
     updates: File = None
     """The clients' true updates [N, d], to score the estimates; estimates are saved without."""
-    window: Count = None
+    window: Annotated[Count, Within(1)] = None
     """Use only the last so many sums."""
     prior: Literal["zero", "mean"] = "zero"
     """What a client is taken to send of which the sums say nothing: zero, or the mean update."""
-    ridge: float = 0.0
+    ridge: FromZero = 0.0
     """Penalty on the length of the estimates; 0 for the pseudo-inverse."""
-    noise: float = 0.0
+    noise: FromZero = 0.0
     """How much an update changes from sum to sum, for the best linear estimate; 0: not at all."""
 
 
@@ -102,33 +122,28 @@ class DistinguishConfig(SumsOfRounds):
     """What the others send: Gaussian numbers, the same in all rounds, or what they train."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
     """Whose updates are shifted: of the client hidden among the fewest, or of the median one."""
-    rounds: int = 12
+    rounds: Whole = 12
     """Rounds whose sums the server keeps."""
-    shift: float = 1.0
+    shift: FinitePositive = 1.0
     """Length of the shift, in standard deviations (spreads) of the others' updates along it."""
-    noise: float = 0.0
+    noise: FromZero = 0.0
     """Variance of each sum's noise along the shift, in squared spreads."""
-    false_positive_rates: tuple[float, ...] = (0.001, 0.01, 0.1, 0.5)
+    false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
     """Rates of false positives at which that of true positives is measured."""
-    trials: int = 20_000
+    trials: Whole = 20_000
     """Simulated histories, as many again with the shift."""
-    trainings: int = 400
+    trainings: Whole = 400
     """Trained histories, as many again with the shift of each client."""
-    warm_up: int = 20
+    warm_up: Natural = 20
     """Rounds that are trained before, without a shift."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
     model: ModelName = "logistic"
     """What they train."""
-    client_size: int = 20
+    client_size: Several = 20
     """Samples of a client, drawn anew in each training; a step of all of them is its update."""
-    learning_rate: float = 0.5
+    learning_rate: FinitePositive = 0.5
     """Length of that step: the more, the more the updates change from round to round."""
-
-
-def _check_distinguish(config: DistinguishConfig | CanariesConfig) -> None:
-    for rate in config.false_positive_rates:
-        require(0 < rate < 1, "false_positive_rates", "must lie in (0, 1)", rate)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,33 +165,29 @@ class CanariesConfig(SumsOfRounds):
     """What the server knows of the others: their updates, or that they are Gaussian."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
     """Who is the canary: the client whose ledger shows the most, or the median one."""
-    rounds: int = 12
+    rounds: Whole = 12
     """Rounds whose sums the server keeps."""
     mechanism: Literal["skellam", "discrete_gaussian"] = "skellam"
     """What each client adds to its codes."""
-    noise_multiplier: float = 1.0
+    noise_multiplier: FinitePositive = 1.0
     """Standard deviation of a full cohort's noise, in clip norms."""
-    clip_norm: float = 1.0
+    clip_norm: FinitePositive = 1.0
     """L2 norm to which updates are clipped; the canary is four times as long."""
-    dim: int = 256
+    dim: Whole = 256
     """Entries of an update."""
-    modulus_bits: int = 20
+    modulus_bits: Bits = 20
     """Ring of 2^b elements."""
-    spread: float = 0.02
+    spread: FinitePositive = 0.02
     """Standard deviation of the entries of the others' updates, where they are not known."""
-    false_positive_rates: tuple[float, ...] = (0.001, 0.01, 0.1, 0.5)
+    false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
     """Rates of false positives at which that of true positives is measured."""
-    trials: int = 2000
+    trials: Whole = 2000
     """Simulated histories, as many again with the canary."""
-    target_delta: float = 1e-5
+    target_delta: Inside = 1e-5
     """Delta at which epsilon is told."""
 
 
 def _check_canaries(config: CanariesConfig) -> None:
-    _check_distinguish(config)
-    delta = config.target_delta
-    require(0 < delta < 1, "target_delta", "must lie in (0, 1)", delta)
-    check_integer(config.modulus_bits, "modulus_bits", 1, 32)
     for text in config.schemes:  # the ledger's epsilon stands beside what is found
         own = parse_scheme(text).depends_on_data(config.num_clients, config.cohort_size)
         check_blind(own, "schemes", text)
@@ -195,14 +206,14 @@ class DisaggregationConfig(SumsOfRounds):
 
     out: pathlib.Path = pathlib.Path("results/attack/disaggregation")
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:2")
-    num_clients: int = 20
-    rounds: int = 60
+    num_clients: Several = 20
+    rounds: Whole = 60
     """Rounds, J; more than clients, or any history explains the sums."""
-    interval: int = 10
+    interval: Whole = 10
     """Rounds of an interval, at whose end the server knows how often each client took part."""
-    dim: int = 1000
+    dim: Whole = 1000
     """Entries of an update, drawn at random."""
-    drift: float = 0.0
+    drift: FromZero = 0.0
     """How much an update changes from round to round, relative to its length."""
     aggregates: File = None
     """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means."""
@@ -210,24 +221,21 @@ class DisaggregationConfig(SumsOfRounds):
     """How often each client was in the sums of each interval: .npy or .npz [intervals, N]."""
     participation: File = None
     """Who was in each sum [rounds, N]: to score, and in place of --counts to count from."""
-    interval_lengths: tuple[int, ...] = ()
+    interval_lengths: Annotated[tuple[int, ...], Within(1)] = ()
     """Rounds of each interval of --counts; equal ones when left out."""
-    restarts: int = 4
+    restarts: Whole = 4
     """Random starts a client."""
-    seconds: float = 5.0
+    seconds: FromZero = 5.0
     """Limit of the integer program for a column that the relaxation does not settle."""
 
 
 def _check_disaggregation(config: DisaggregationConfig) -> None:
-    lengths = config.interval_lengths
     if config.aggregates is None:
         rule = "must be left out without --aggregates"
         check_unset(config, rule, "counts", "participation", "interval_lengths")
         return
     is_told = config.counts is not None or config.participation is not None
     require(is_told, "counts", "must be given with --aggregates, or --participation to count from")
-    for length in lengths:
-        require(length >= 1, "interval_lengths", "must be at least 1", length)
 
 
 def _name(path: pathlib.Path | None) -> str | None:
@@ -266,7 +274,6 @@ ROWS = (
         },
         "attack on sums",
         ("dong2022gaussian",),
-        check=_check_distinguish,
         needs=430,
         arrays=late("_distinguish.arrays"),
     ),
