@@ -59,19 +59,18 @@ class SumsOfRounds(AttackSettings):
 
     def histories(self, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
         """Roll out each scheme: its label, and who is in each sum, bool[rounds, clients]."""
-        for scheme in map(parse_scheme, self.schemes):
-            selector = scheme.build(self.num_clients, self.cohort_size)
-            yield scheme.label, self.history(selector, rounds)
-
-    def history(self, selector: Any, rounds: int) -> np.ndarray:
-        """Roll out whose sums the server learns, bool[rounds, clients]."""
         from mrsa_jax import selection
         from mrsa_jax.study import _build, _trial
 
         population = PopulationConfig(self.num_clients, self.cohort_size, self.dropout_rates,
                                       availability=self.availability)  # fmt: skip
         online, _ = _build.build_online(self.seed, population)
-        return _trial.learnt_sums(selection.rollout(self.seed, selector, online, rounds))
+        for scheme in map(parse_scheme, self.schemes):
+            selector = _build.build_selector(scheme, population)
+            yield (
+                scheme.label,
+                _trial.learnt_sums(selection.rollout(self.seed, selector, online, rounds)),
+            )
 
 
 @dataclasses.dataclass(frozen=True)

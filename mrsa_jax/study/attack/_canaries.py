@@ -9,10 +9,8 @@ import numpy as np
 from mrsa_jax import attacks, dp
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
-from mrsa_jax.study.attack._scene import IN_A_ROUND
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
 
 AS_PLANNED = "within the ledger, noise as planned"
@@ -29,16 +27,13 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
         config.mechanism, config.noise_multiplier, config.clip_norm, dim=config.dim,
         num_clients=config.cohort_size, modulus_bits=config.modulus_bits,
     )  # fmt: skip
-    for scheme in config.schemes:
-        own = parse_scheme(scheme)
-        selector = own.build(config.num_clients, config.cohort_size)
-        kept = config.history(selector, config.rounds)
+    for label, kept in config.histories(config.rounds):
         require(bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds)
         ledger = dp.ledger(kept, mechanism=mechanism)
         epsilons = ledger.epsilon(config.target_delta)
         figures = np.where(ledger.mu > 0, -ledger.mu, np.inf)
         chosen = {name: client_of(figures, name) for name in config.clients}
-        progress.stage(f"{own.label}: canaries", len(config.others) * len(chosen))
+        progress.stage(f"{label}: canaries", len(config.others) * len(chosen))
         for done, (kind, whose) in enumerate((k, c) for k in config.others for c in chosen):
             client = chosen[whose]
             spread = None if kind == "known" else config.spread
@@ -60,7 +55,7 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
                 **found,
                 "verdict": _verdict(lower, upper, allowed, mu, scores),
             }
-            head = {"scheme": own.label, "others": kind, "whose": whose}
+            head = {"scheme": label, "others": kind, "whose": whose}
             pair = (scores.without, scores.shifted)
             score(config.false_positive_rates, report, head, more, mu, pair)
             progress.update(done + 1, len(config.others) * len(chosen))
@@ -131,4 +126,4 @@ def arrays(config: Any) -> int:
     # a covariance over rounds for each trial, with its square, in float64 as in float32
     grams = 28 * min(config.trials * config.rounds**2, 2**21 + config.rounds**2)
     scores = 2 * 8 * config.trials * config.rounds
-    return scores + grams + 2 * IN_A_ROUND * max(cohort, 2**21) + left
+    return scores + grams + 2 * _scene.IN_A_ROUND * max(cohort, 2**21) + left

@@ -10,11 +10,9 @@ import numpy as np
 from mrsa_jax import attacks
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import Stream
-from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._least_squares import FOUND
 from mrsa_jax.study.attack._run import rows_of
-from mrsa_jax.study.attack._scene import shape_of
 from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
 
 if TYPE_CHECKING:
@@ -50,9 +48,7 @@ def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
     if config.aggregates is not None:
         yield _Case(config.aggregates.name, *_counted_files(config))
         return
-    for own in map(parse_scheme, config.schemes):
-        selector = own.build(config.num_clients, config.cohort_size)
-        history = config.history(selector, config.rounds)
+    for label, history in config.histories(config.rounds):
         generator = np.random.default_rng([config.seed, 0xD15A])
         updates = generator.normal(size=(config.num_clients, config.dim))
         sums = history @ updates
@@ -60,7 +56,7 @@ def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
             fresh = generator.normal(size=sums.shape)
             sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
         view = _count_view(sums, history, _lengths(len(history), config.interval))
-        yield _Case(own.label, view, history, updates)
+        yield _Case(label, view, history, updates)
 
 
 def _lengths(rounds: int, interval: int) -> np.ndarray:
@@ -169,9 +165,9 @@ def _matched(found: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
 def arrays(config: Any) -> int:
     """Return the arrays of disaggregation."""
     if config.aggregates is not None:
-        rounds, dim = shape_of(config, "aggregates")
+        rounds, dim = _scene.shape_of(config, "aggregates")
         who = "counts" if config.counts is not None else "participation"
-        n, is_simulated, schemes = shape_of(config, who)[-1], False, 1
+        n, is_simulated, schemes = _scene.shape_of(config, who)[-1], False, 1
     else:
         rounds, dim, n = config.rounds, config.dim, config.num_clients
         is_simulated, schemes = True, len(config.schemes)

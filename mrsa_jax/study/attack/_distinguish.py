@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,7 @@ from mrsa_jax._core.errors import require
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study import _build
-from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._scene import activations, data_of, dim_of
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 
 if TYPE_CHECKING:
@@ -37,10 +34,7 @@ _COPIES = 4  # of a client's update while it is trained
 def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -> None:
     """Play the best test with and without a shift, for each scheme and client."""
     report.title = "Distinguishing: was a client's update shifted? The best test, and the formula"
-    for scheme in config.schemes:
-        own = parse_scheme(scheme)
-        selector = own.build(config.num_clients, config.cohort_size)
-        history = config.history(selector, config.warm_up + config.rounds)
+    for label, history in config.histories(config.warm_up + config.rounds):
         kept = history[config.warm_up :]
         rule = "must leave a round with a sum"
         require(bool(kept.any()), "rounds", rule, config.rounds)
@@ -49,13 +43,13 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
         for kind in config.others:
             is_drawn = kind == "gaussian"
             total = len(chosen) if is_drawn else (1 + len(chosen)) * config.trainings
-            progress.stage(f"{own.label}: {kind} updates", total)
+            progress.stage(f"{label}: {kind} updates", total)
             play = _simulated if is_drawn else _Trained(config, history, progress)
             if isinstance(play, _Trained):
-                report.sentences.append(f"{own.label}: {play.words()}")
+                report.sentences.append(f"{label}: {play.words()}")
             for done, (name, client) in enumerate(chosen.items()):
                 played = play(config, kept, client)
-                head = {"scheme": own.label, "others": kind, "whose": name}
+                head = {"scheme": label, "others": kind, "whose": name}
                 sums = int(kept.any(axis=1).sum())
                 unchanged = privacy.distinguishability(kept, config.shift, noise=config.noise)
                 more = {
@@ -310,8 +304,6 @@ def arrays(config: Any) -> int:
         )
     if "trained" not in config.others:
         return simulated
-    pool, shape, classes = data_of(config.dataset, None, config.seed)
-    dim = dim_of(config.model, shape, classes)
-    entries = activations(config.model, shape, classes) + math.prod(shape)
+    pool, dim, entries = _scene.model_sizes(config)
     kept = 3 * 8 * config.trainings * config.rounds * config.num_clients
     return pool + simulated + kept + 4 * 4 * config.num_clients * (dim + entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from mrsa_jax._core.streams import Stream
 from mrsa_jax.study import _build
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
-from mrsa_jax.study.attack._scene import activations, data_of, dim_of, on_the_wire
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 
 if TYPE_CHECKING:
@@ -179,12 +177,12 @@ def arrays(config: Any) -> int:
     shape: tuple[int, ...]
     pool, shape, classes = 0, (_SIDE, _SIDE, 3), _CLASSES
     if config.dataset is not None:
-        pool, shape, classes = data_of(config.dataset, None, config.seed)
-    dim = dim_of(config.model, shape, classes)
+        pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
+    dim = _scene.dim_of(config.model, shape, classes)
     images = count if "sum" in config.seen else config.num_images
-    entries = activations(config.model, shape, classes) + math.prod(shape)
+    entries = _scene.activations(config.model, shape, classes)
     walked = config.restarts * (_OF_MODEL * dim + _OF_IMAGE * images * entries)
-    return pool + 4 * walked + on_the_wire(dim, config.num_summed)
+    return pool + 4 * walked + _scene.on_the_wire(dim, config.num_summed)
 
 
 _OF_MODEL = 6  # arrays like the model, of each restart

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._scene import data_of
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress)
 
 def arrays(config: Any) -> int:
     """Return the arrays of the malicious server: real messages of all clients."""
-    pool, shape, classes = data_of(config.dataset, None, config.seed)
+    pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
     dim = math.prod(shape) * config.hidden_size + config.hidden_size * (1 + classes) + classes
     return pool + 4 * dim * (_OF_SENDER * config.cohort_size + _OF_MESSAGES)
 

@@ -16,7 +16,6 @@ from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
-from mrsa_jax.study.attack._scene import IN_A_ROUND, data_of, dim_of, shape_of, sizes_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 
 if TYPE_CHECKING:
@@ -53,31 +52,28 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
     elif config.run is not None:
         _score_sums(config, report, attack, _from_run(config, progress))
     else:
-        for scheme in config.schemes:
-            _score_sums(config, report, attack, _simulated(config, scheme, progress))
+        for label, history in config.histories(config.warm_up + config.rounds):
+            _score_sums(config, report, attack, _simulated(config, label, history, progress))
     report.sentences += _least_squares_words(report)
 
 
-def _simulated(config: LeastSquaresConfig, scheme: str, progress: Progress) -> _Sums:
-    own = parse_scheme(scheme)
-    n, k = config.num_clients, config.cohort_size
-    selector = own.build(n, k)
-    rounds = config.warm_up + config.rounds
-    history = config.history(selector, rounds)
-    dataset, clients = _scene.dealt_out(config, n)
+def _simulated(
+    config: LeastSquaresConfig, label: str, history: np.ndarray, progress: Progress
+) -> _Sums:
+    dataset, clients = _scene.dealt_out(config, config.num_clients)
     model = _build.MODELS[config.model](dataset.num_classes)
     shape = dataset.train_inputs.shape[1:]
     start, trainer = _scene.start_and_trainer(config, model, shape, config.batch_size)
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
-    progress.stage(f"{own.label}: training", int(history.any(axis=1).sum()))
+    progress.stage(f"{label}: training", int(history.any(axis=1).sum()))
     kept = attacks.summed_rounds(
         config.seed, model, start, clients, history,
         trainer=trainer, aggregator=aggregator, is_frozen=config.frozen,
         warm_up=config.warm_up, progress=progress.update,
     )  # fmt: skip
-    return _Sums.of(own.label, kept)
+    return _Sums.of(label, kept)
 
 
 def _from_files(config: LeastSquaresConfig) -> _Sums:
@@ -249,18 +245,17 @@ def arrays(config: Any) -> int:
     """Return the arrays of least squares: sums and moments of what was sent are float64."""
     if config.run is not None:
         own = load_config(TrainConfig, config.run / "config.toml")
-        pool, shape, classes = data_of(own.data.dataset, own.data.directory, own.seed)
-        dim = dim_of(own.training.model, shape, classes)
+        pool, shape, classes = _scene.data_of(own.data.dataset, own.data.directory, own.seed)
+        dim = _scene.dim_of(own.training.model, shape, classes)
         n, k, rounds = own.population.num_clients, own.population.cohort_size, own.rounds
         rounds = rounds if config.window is None else min(rounds, config.window)
-        files, frozen = sizes_of(config.updates), False
+        files, frozen = _scene.sizes_of(config.updates), False
         return pool + files + _of_rounds(dim, n, k, rounds, frozen)
     if config.aggregates is not None:  # read in pieces where it is an .npy; pages count as read
-        n = shape_of(config, "participation")[-1] if config.participation is not None else 0
-        d = shape_of(config, "aggregates")[-1]
-        return sizes_of(config.aggregates, config.updates) + 8 * n * d
-    pool, shape, classes = data_of(config.dataset, None, config.seed)
-    dim = dim_of(config.model, shape, classes)
+        n = _scene.shape_of(config, "participation")[-1] if config.participation is not None else 0
+        d = _scene.shape_of(config, "aggregates")[-1]
+        return _scene.sizes_of(config.aggregates, config.updates) + 8 * n * d
+    pool, dim, _ = _scene.model_sizes(config)
     n, k = config.num_clients, config.cohort_size
     return pool + _of_rounds(dim, n, k, config.rounds, config.frozen)
 
@@ -268,5 +263,5 @@ def arrays(config: Any) -> int:
 def _of_rounds(dim: int, n: int, k: int, rounds: int, is_frozen: bool) -> int:
     sums = 2 * 8 * rounds * dim  # one by one, and stacked
     moments = 3 * 8 * n * dim  # total, mean, and the squares of one of them
-    in_training = 4 * dim * ((2 * n if is_frozen else 0) + IN_A_ROUND * k)
+    in_training = 4 * dim * ((2 * n if is_frozen else 0) + _scene.IN_A_ROUND * k)
     return sums + moments + in_training

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._scene import activations, data_of, dim_of, on_the_wire
 from mrsa_jax.study.attacks_on_models import MembershipConfig
 
 if TYPE_CHECKING:
@@ -170,16 +168,16 @@ def _score_members(
 
 def arrays(config: Any) -> int:
     """Return the arrays of membership inference: the clients' models and the shadow models."""
-    pool, shape, classes = data_of(config.dataset, None, config.seed)
-    dim = dim_of(config.model, shape, classes)
+    pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
+    dim = _scene.dim_of(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
     models = 4 * dim * (_OF_SHADOW * config.num_shadows + 3 * clients)
-    entries = activations(config.model, shape, classes) + math.prod(shape)
+    entries = _scene.activations(config.model, shape, classes)
     side_by_side = min(config.num_shadows, at_once("clients", 4 * dim))
     training = 4 * side_by_side * (4 * dim + 3 * config.batch_size * entries)
     together = samples_at_once("questions", shape)
     asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + 1000)
-    return pool + models + training + asking + on_the_wire(dim, config.num_summed)
+    return pool + models + training + asking + _scene.on_the_wire(dim, config.num_summed)
 
 
 _OF_SHADOW = 4  # arrays like the model, of each shadow model

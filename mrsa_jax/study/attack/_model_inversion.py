@@ -14,7 +14,6 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
-from mrsa_jax.study.attack._scene import data_of, dim_of, on_the_wire
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
 
 if TYPE_CHECKING:
@@ -104,6 +103,6 @@ def _score_classes(report: AttackFindings, name: str, found: Any, means: np.ndar
 
 def arrays(config: Any) -> int:
     """Return the arrays of model inversion: the clients' models and their uploads."""
-    pool, shape, classes = data_of(config.dataset, None, config.seed)
-    dim = dim_of("logistic", shape, classes)
-    return pool + on_the_wire(dim, config.num_clients) + 8 * 4 * len(config.seen) * dim
+    pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
+    dim = _scene.dim_of("logistic", shape, classes)
+    return pool + _scene.on_the_wire(dim, config.num_clients) + 8 * 4 * len(config.seen) * dim

@@ -52,7 +52,13 @@ def activations(model: str, shape: tuple[int, ...], classes: int) -> int:
         )
 
     found = jax.eval_shape(answers, jax.random.key(0))
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found))
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found)) + math.prod(shape)
+
+
+def model_sizes(config: Any) -> tuple[int, int, int]:
+    """Return the bytes of the data, the model's parameters, and its entries for a sample."""
+    pool, shape, classes = data_of(config.dataset, None, config.seed)
+    return pool, dim_of(config.model, shape, classes), activations(config.model, shape, classes)
 
 
 def shape_of(config: Any, name: str) -> tuple[int, ...]:
