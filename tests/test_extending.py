@@ -236,7 +236,9 @@ def test_a_user_s_attack_is_run_swept_drawn_and_reported(
     text = _file("differences.py")
     assert len([line for line in text.splitlines() if line.strip()]) <= 26
     assert cli.main(["attack", "differences"]) == 2
-    assert "`attack` must be a known attack; got 'differences'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "`attack` must be a known attack: " in said
+    assert "got 'differences'" in said
     command, flags = _check_commands("attack differences")
     assert cli.main([*command, "--out", "found"]) == 0
     assert "Subtract any two sums that differ by one client" in capsys.readouterr().out

@@ -49,7 +49,8 @@ def check_ranges(config: Any) -> None:
 
     A class that gives a setting of its base another default leaves it its range.
     """
-    for name, ranges in _ranges(type(config)).items():
+    cls: Any = type(config)
+    for name, ranges in _ranges(cls).items():
         value = getattr(config, name)
         for one in value if isinstance(value, tuple | list) else (value,):
             for own in ranges if one is not None else ():
@@ -57,7 +58,7 @@ def check_ranges(config: Any) -> None:
 
 
 @functools.cache
-def _ranges(cls: type) -> dict[str, list[Within]]:
+def _ranges(cls: Any) -> dict[str, list[Within]]:
     found: dict[str, list[Within]] = {}
     for base in reversed(cls.__mro__):
         for name, hint in typing.get_type_hints(base, include_extras=True).items():

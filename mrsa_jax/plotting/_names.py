@@ -51,7 +51,7 @@ def _abbreviated(name: str) -> str:
     return re.sub(r"^Multi-RoundSecAgg \((.*?)\)", r"MRSA \1", name)
 
 
-def name_curves(ax: Axes, title: str | None = None, *, gap: float = 2.0) -> None:
+def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
     """Write each labelled curve's name at its right end, or put a legend beside the axes.
 
     At their ends names are moved apart, with a piece of their line that leads to them. A legend is
@@ -59,7 +59,6 @@ def name_curves(ax: Axes, title: str | None = None, *, gap: float = 2.0) -> None
 
     Args:
         ax: What has been drawn, its limits set.
-        title: Over a legend.
         gap: Points that are left free right of a curve's end.
     """
     found, names = ax.get_legend_handles_labels()
@@ -67,7 +66,7 @@ def name_curves(ax: Axes, title: str | None = None, *, gap: float = 2.0) -> None
     if not handles:
         return
     names = names if _fits(ax, handles, names) else [_abbreviated(name) for name in names]
-    if title is None and _fits(ax, handles, names):
+    if _fits(ax, handles, names):
         ends = _Ends(ax, handles, [name.count("\n") + 1 for name in names], gap)
         for k, (line, name) in enumerate(zip(handles, names, strict=True)):
             leader = {"arrowstyle": "-", "color": line.get_color(), "lw": line.get_linewidth(),
@@ -80,7 +79,7 @@ def name_curves(ax: Axes, title: str | None = None, *, gap: float = 2.0) -> None
                 fontsize=_font_size(), arrowprops=leader, annotation_clip=False, gid="name",
             )  # fmt: skip
     else:
-        legend(ax, title)
+        legend(ax)
 
 
 def legend(ax: Axes, title: str | None = None, *, above: bool = False, **more: Any) -> None:

@@ -169,7 +169,7 @@ def _range(values: Any) -> dict[str, Any]:
     return {"low": low, "high": high} if (low < high).any() else {}
 
 
-def check_columns(table: pd.DataFrame, **names: str | None) -> None:
+def check_columns(table: pd.DataFrame, /, **names: str | None) -> None:
     """Raise unless a table has the columns that arguments name; None names none."""
     for argument, name in names.items():
         if name is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import hashlib
+import pathlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,8 +28,7 @@ _COLUMN: contextvars.ContextVar[str] = contextvars.ContextVar("column", default=
 # Neighbouring hues that stay apart for colour-blind readers and in grey: light to dark.
 SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-WARNING = PALETTE[1]
+WARNING = "#D55E00"
 
 
 def scheme_line(label: str) -> Any:
@@ -83,7 +84,7 @@ def style(column: Column | None = None) -> Iterator[None]:
         check_known(column, "column", _SIZES, "a known width")
     token, shows = _COLUMN.set(_COLUMN.get() if column is None else column), mpl.is_interactive()
     try:
-        with mpl.rc_context(_settings(_SIZES[_COLUMN.get()])):
+        with mpl.rc_context(_settings() | {"figure.figsize": _SIZES[_COLUMN.get()]}):
             try:
                 yield
             finally:  # a notebook's backend, if it loads in here, says that figures show themselves
@@ -93,43 +94,13 @@ def style(column: Column | None = None) -> Iterator[None]:
         mpl.interactive(shows)
 
 
-def _settings(size: tuple[float, float]) -> Any:
-    from matplotlib.rcsetup import cycler
+@functools.cache
+def _settings() -> Any:
+    """Return what the style sheet beside this module says."""
+    import matplotlib as mpl
 
-    return {
-        "axes.prop_cycle": cycler(color=PALETTE),
-        "figure.figsize": size,
-        "figure.dpi": 120,
-        "savefig.dpi": 160,
-        "font.size": 8.5,
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
-        "xtick.labelsize": 8,
-        "ytick.labelsize": 8,
-        "axes.titlesize": 9,
-        "figure.titlesize": 9,
-        "figure.labelsize": 8.5,
-        "axes.labelsize": 8.5,
-        "axes.linewidth": 0.7,
-        "xtick.major.width": 0.7,
-        "ytick.major.width": 0.7,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlelocation": "left",
-        "grid.color": "#dddddd",
-        "grid.linewidth": 0.6,
-        "legend.frameon": False,
-        "legend.fontsize": 8,
-        "legend.title_fontsize": 8,
-        "lines.linewidth": 1.5,
-        "lines.scale_dashes": True,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "mrsa_jax",  # the same figure gives the same file
-        "pdf.fonttype": 42,
-        "ps.fonttype": 42,
-    }
+    path = pathlib.Path(__file__).with_name("mrsa_jax.mplstyle")
+    return mpl.rc_params_from_file(path, use_default_template=False)
 
 
 @contextlib.contextmanager

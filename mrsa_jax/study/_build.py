@@ -26,7 +26,12 @@ from mrsa_jax.study._config import (
     SegmentConfig,
     TrainingConfig,
 )
-from mrsa_jax.study._tables import AggregationConfig, graph_of, least_safe_threshold
+from mrsa_jax.study._tables import (
+    AggregationConfig,
+    check_threshold,
+    graph_of,
+    least_safe_threshold,
+)
 
 if TYPE_CHECKING:
     import optax  # type: ignore[import-untyped]
@@ -336,12 +341,7 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     require(free or size is not None, "graph", rule, protocol.graph)
     graph, threshold = graph_of(protocol, n), protocol.threshold
     if threshold is not None:
-        least = least_safe_threshold(graph, n)
-        rule = (
-            f"must be at least {least}, or CCESA's Appendix F attack could unmask single clients "
-            "(--allow-unmasking-risk accepts that)"
-        )
-        require(threshold >= least or protocol.allow_unmasking_risk, "threshold", rule, threshold)
+        check_threshold(protocol, threshold, least_safe_threshold(graph, n))
     elif graph.degree(n) is None:
         threshold = least_safe_threshold(graph, n)
     return secagg.graph_rule(

@@ -163,6 +163,15 @@ def least_safe_threshold(graph: Graph, num_clients: int) -> int:
     return share_threshold(num_clients, graph.chance)
 
 
+def check_threshold(config: Any, threshold: int, least: int) -> None:
+    """Refuse a threshold below the least safe one, unless that is allowed."""
+    rule = (
+        f"must be at least {least}, or CCESA's Appendix F attack could unmask single clients "
+        "(--allow-unmasking-risk accepts that)"
+    )
+    require(threshold >= least or config.allow_unmasking_risk, "threshold", rule, threshold)
+
+
 def total_dropout_rate(config: Any) -> float:
     """Return the chance to leave in one of the four steps."""
     lost = getattr(config, "dropped_before_unmasking", 0.0)

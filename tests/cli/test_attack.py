@@ -61,7 +61,7 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
     ("words", "message"),
     [
         ([], "`attack` must be followed by the name of one: least-squares, distinguish, canaries"),
-        (["least-square"], "must be a known attack; got 'least-square'; did you mean 'least-sq"),
+        (["least-square"], "must be a known attack: did you mean 'least-squares'?"),
         (["--config", "x.toml"], "`attack` must be followed by the name of one"),
         (["membership", "--seed", "-1"], "`seed` must lie in [0, 2**32); got -1"),
         ([*SUMS, "--rounds", "0"], "`rounds` must be at least 1; got 0"),

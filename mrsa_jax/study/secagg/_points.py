@@ -12,7 +12,6 @@ import numpy as np
 
 from mrsa_jax import availability, secagg
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.graphs._registry import Graph
@@ -24,7 +23,12 @@ from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study._runner import Machine, Variable
-from mrsa_jax.study._tables import graph_of, least_safe_threshold, total_dropout_rate
+from mrsa_jax.study._tables import (
+    check_threshold,
+    graph_of,
+    least_safe_threshold,
+    total_dropout_rate,
+)
 
 # ---- What the flags of `mrsa-jax secagg` mean: a graph, a threshold, a ring, losses, memory.
 
@@ -221,14 +225,8 @@ def counted(
 
 def check_risk(setting: Setting) -> None:
     """Refuse a threshold below the least safe one, unless that is allowed."""
-    config = setting.config
-    safe = Setting.of(dataclasses.replace(config, threshold=None)).threshold
-    rule = (
-        f"must be at least {safe}, or CCESA's Appendix F attack could unmask single clients "
-        "(--allow-unmasking-risk accepts that)"
-    )
-    allowed = setting.threshold >= safe or config.allow_unmasking_risk
-    require(allowed, "threshold", rule, setting.threshold)
+    safe = Setting.of(dataclasses.replace(setting.config, threshold=None)).threshold
+    check_threshold(setting.config, setting.threshold, safe)
 
 
 def log10_bounds(setting: Setting) -> dict[str, float]:

@@ -17,7 +17,10 @@ GRID = "[grid]\nscheme = ['uniform']\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("command = 'simulat'\n" + GRID, "`command` must be one that can be swept; got 'simulat'"),
+        (
+            "command = 'simulat'\n" + GRID,
+            "`command` must be one that can be swept: did you",
+        ),
         ("round = 3\n" + GRID, "`round` is not a field; did you mean 'rounds'?"),
         ("rounds = 'x'\n" + GRID, "`rounds` must be of type int; got 'x'"),
         ("[population]\nnum_client = 3\n" + GRID, "`population.num_client` is not a field"),
