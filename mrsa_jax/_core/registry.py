@@ -13,6 +13,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from mrsa_jax._core.errors import ConfigurationError, MrsaError, nearest, require, shortened
@@ -53,6 +54,11 @@ def no_parameters(rest: list[str]) -> tuple[Any, ...]:
     if rest:
         raise ValueError
     return ()
+
+
+def built_by(package: str, module: str, name: str) -> Callable[..., Any]:
+    """Return what builds a member by a function of its package, which is imported when called."""
+    return lambda *given: getattr(import_module(f"{package}.{module}"), name)(*given)
 
 
 def _hint(text: str, rows: Mapping[str, Any]) -> str:

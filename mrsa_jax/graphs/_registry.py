@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.errors import require
-from mrsa_jax._core.registry import check_pytree, made, no_parameters, own_row, read_member
+from mrsa_jax._core.registry import (
+    built_by,
+    check_pytree,
+    made,
+    no_parameters,
+    own_row,
+    read_member,
+)
 
 if TYPE_CHECKING:
     from mrsa_jax.graphs._lists import GraphModel
@@ -154,21 +160,16 @@ def register(
     ROWS[name] = Row(build, degree=degree, **own)
 
 
-def _of(module: str, name: str) -> Callable[..., Any]:
-    """Return what builds a graph of the package; what makes graphs imports JAX."""
-    return lambda *arguments: getattr(import_module(f"{__package__}.{module}"), name)(*arguments)
-
-
 ROWS: dict[str, Row] = {
     "complete": Row(
-        _of("_models", "complete"),
+        built_by(__package__, "_models", "complete"),
         lambda: "complete graph (SecAgg)",
         degree=lambda n: n - 1,
         chance=lambda: 1.0,
         is_complete=True,
     ),
     "erdos_renyi": Row(
-        _of("_models", "erdos_renyi"),
+        built_by(__package__, "_models", "erdos_renyi"),
         lambda chance: f"Erdős–Rényi graph (CCESA), p = {chance:.4g}",
         "connection_probability",
         chance=lambda chance: float(chance),
@@ -176,7 +177,7 @@ ROWS: dict[str, Row] = {
         papers=("choi2020communication", *_SECAGG),
     ),
     "harary": Row(
-        _of("_models", "harary"),
+        built_by(__package__, "_models", "harary"),
         lambda degree: f"{degree}-regular Harary graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),
@@ -185,7 +186,7 @@ ROWS: dict[str, Row] = {
         papers=("bell2020secure", "harary1962maximum", *_SECAGG),
     ),
     "random_regular": Row(
-        _of("_models", "random_regular"),
+        built_by(__package__, "_models", "random_regular"),
         lambda degree: f"random {degree}-regular graph (SecAgg+)",
         "degree",
         degree=lambda n, degree: int(degree),

@@ -308,14 +308,8 @@ class Audit:
         """Return everything as plain values for JSON; large integers as decimal strings."""
         weak, recipe = self.weak, self.recipe
         return {
-            "num_rounds": self.num_rounds,
-            "num_clients": self.num_clients,
-            "empty_rounds": self.empty_rounds,
-            "is_weighted": self.is_weighted,
-            "columns_used": list(self.columns_used),
-            "columns_ignored": list(self.columns_ignored),
-            "aggregation": list(self.aggregation),
-            "notes": list(self.notes),
+            **_fields(self, "num_rounds", "num_clients", "empty_rounds", "is_weighted",
+                      "columns_used", "columns_ignored", "aggregation", "notes"),
             "exposed": [
                 {"client": _plain(client), "first_round": _plain(first)}
                 for client, first in self.exposed
@@ -338,21 +332,13 @@ class Audit:
                 for own in self.joining
             ],
             "weak_privacy": {
-                "lower": weak.lower,
-                "upper": weak.upper,
-                "certified": weak.certified,
-                "error_bits": weak.error_bits,
-                "rank": weak.rank,
-                "num_groups": weak.num_groups,
-                "lower_method": weak.lower_method,
-                "upper_method": weak.upper_method,
+                **_fields(weak, "lower", "upper", "certified", "error_bits", "rank", "num_groups",
+                          "lower_method", "upper_method"),
                 "support": [_plain(name) for name, _ in recipe.clients] if recipe else [],
                 "witness": [digits(value) for value in weak.witness],
             },
             "unweighted_group": None if self.group is None else {
-                "lower": self.group.lower,
-                "upper": self.group.upper,
-                "certified": self.group.certified,
+                **_fields(self.group, "lower", "upper", "certified"),
                 "support": [_plain(name) for name in self.group_clients],
                 "witness": [digits(value) for value in self.group.witness],
             },
@@ -377,6 +363,12 @@ def _strong_meaning(strong: int) -> str:
 
 def _clients(count: int) -> str:
     return "client" if count == 1 else "clients"
+
+
+def _fields(of: Any, *names: str) -> dict[str, Any]:
+    """Return attributes by their names, tuples as lists."""
+    values = {name: getattr(of, name) for name in names}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def _plain(name: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax._core.registry import (
+    built_by,
     label_of_words,
     made,
     no_parameters,
@@ -259,29 +260,6 @@ def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> No
 # --- building; what makes selectors imports JAX ---------------------------------------------------
 
 
-def _by_name(name: str) -> Callable[..., Any]:
-    """Return the factory of a scheme of blocks by its name."""
-
-    def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
-        from mrsa_jax.selection import _blocks
-
-        return getattr(_blocks, name)(num_clients, cohort_size, *parameters)
-
-    return build
-
-
-def _crossing(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
-    from mrsa_jax.selection._lines import crossing_partitions
-
-    return crossing_partitions(num_clients, cohort_size, *parameters)
-
-
-def _power_of_choice(num_clients: int, cohort_size: int, candidates: int) -> Any:
-    from mrsa_jax.selection._power_of_choice import power_of_choice
-
-    return power_of_choice(num_clients, cohort_size, candidates)
-
-
 def _balls_in_bins(num_clients: int, cohort_size: int, bins: int) -> Any:
     from mrsa_jax.selection._balls_in_bins import balls_in_bins
 
@@ -317,14 +295,20 @@ def _blocks_label(words: str) -> Callable[..., str]:
 
 ROWS: dict[str, Row] = {
     "uniform": Row(
-        _by_name("uniform"),
+        built_by(__package__, "_blocks", "uniform"),
         label_of_words("Random"),
         papers=("mcmahan2017communication", *_MULTIROUND),
     ),
-    "weighted": Row(_by_name("weighted"), label_of_words("Weighted random")),
-    "partition": Row(_by_name("partition"), label_of_words("User partition"), check=_whole_blocks),
+    "weighted": Row(
+        built_by(__package__, "_blocks", "weighted"), label_of_words("Weighted random")
+    ),
+    "partition": Row(
+        built_by(__package__, "_blocks", "partition"),
+        label_of_words("User partition"),
+        check=_whole_blocks,
+    ),
     "batch_partitioning": Row(
-        _by_name("batch_partitioning"),
+        built_by(__package__, "_blocks", "batch_partitioning"),
         _blocks_label("Multi-RoundSecAgg"),
         "must give a privacy target, as in 'batch_partitioning:4'",
         _blocks,
@@ -332,7 +316,7 @@ ROWS: dict[str, Row] = {
         _whole_blocks,
     ),
     "crossing_partitions": Row(
-        _crossing,
+        built_by(__package__, "_lines", "crossing_partitions"),
         _blocks_label("Crossing partitions"),
         "must give a privacy target, as in 'crossing_partitions:4'",
         _blocks,
@@ -361,7 +345,7 @@ ROWS: dict[str, Row] = {
         varies=lambda n, k, bins: True,
     ),
     "power_of_choice": Row(
-        _power_of_choice,
+        built_by(__package__, "_power_of_choice", "power_of_choice"),
         label_of_words("Power of choice"),
         "must give a number of candidates, as in 'power_of_choice:24'",
         _candidates,
