@@ -13,7 +13,7 @@ from mrsa_jax import privacy
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.errors import require
 from mrsa_jax.dp._lattice_noise import LatticeNoise
-from mrsa_jax.dp._laws import LEAST_SIGMA, renyi_bound
+from mrsa_jax.dp._laws import check_sigma, renyi_bound
 from mrsa_jax.dp._mechanism import ORDERS, RingMechanism
 
 # ---- What a round of segments spends: the sums of all its blocks, released side by side.
@@ -67,10 +67,7 @@ class BlockMechanism:
         levels, laws = np.asarray(average.noise.levels), average.noise.laws
         coarsest = int(np.argmin(levels))
         law = laws[coarsest]
-        sigma = math.sqrt(law.variance)
-        rule = f"must leave a client's noise {LEAST_SIGMA} steps or more, for a bound on sums"
-        proved = law.kind == "skellam" or sigma >= LEAST_SIGMA
-        require(proved, "levels", rule, int(levels[coarsest]), sigma)
+        check_sigma(law.kind, math.sqrt(law.variance), "levels", int(levels[coarsest]))
         own = average.quantizer
         step = (float(own.upper) - float(own.lower)) / (int(levels[coarsest]) - 1)
         most = max(len(block.members) for block in average.layout.blocks)

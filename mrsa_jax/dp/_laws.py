@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._core.errors import require
+
 Kind = Literal["skellam", "discrete_gaussian"]
 _PRECISION = 320
 _WIDE = 2.0**16  # variance from which tails are integrals: sums would have thousands of terms
@@ -208,8 +210,14 @@ _LAWS: dict[Kind, _Law] = {
 # Bounds, in steps of the lattice: Delta_2 and Delta_1 -> `l2` and `l1`, the norms of the shift;
 # mu -> the variance of the sum's noise; tau -> `departure`.
 
-LEAST_SIGMA = 0.5
-"""Of one client's discrete Gaussian, in steps: below it the bound on sums is not proved."""
+# of one client's discrete Gaussian, in steps: below it the bound on sums is not proved
+_LEAST_SIGMA = 0.5
+
+
+def check_sigma(kind: str, sigma: float, argument: str, value: Any) -> None:
+    """Raise for noise of a client, in steps, too small for a bound on sums."""
+    rule = f"must leave a client's noise {_LEAST_SIGMA} steps or more, for a bound on sums"
+    require(kind == "skellam" or sigma >= _LEAST_SIGMA, argument, rule, value, sigma)
 
 
 def renyi_bound(

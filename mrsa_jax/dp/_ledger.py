@@ -54,15 +54,12 @@ class Ledger:
     @property
     def planned(self) -> privacy.Distinguishability | Composed:
         """What was planned: its `epsilon(delta)` and `delta(epsilon)` beside the realised."""
-        if self._composed is not None:
-            return self._composed[0]
-        return privacy.Distinguishability(self.planned_mu, 1.0, None)
+        return self._spent(self.planned_mu, 0)
 
-    @property
-    def _realised(self) -> privacy.Distinguishability | Composed:
+    def _spent(self, mu: np.ndarray, place: int) -> privacy.Distinguishability | Composed:
         if self._composed is not None:
-            return self._composed[1]
-        return privacy.Distinguishability(self.mu, 1.0, None)
+            return self._composed[place]
+        return privacy.Distinguishability(mu, 1.0, None)
 
     def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
         """Return the least epsilon with which delta is kept, of each client.
@@ -73,7 +70,7 @@ class Ledger:
         Raises:
             ConfigurationError: If one is not.
         """
-        return self._realised.epsilon(delta)
+        return self._spent(self.mu, 1).epsilon(delta)
 
     def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
         """Return delta at epsilon, of each client.
@@ -84,7 +81,7 @@ class Ledger:
         Raises:
             ConfigurationError: If one is not.
         """
-        return self._realised.delta(epsilon)
+        return self._spent(self.mu, 1).delta(epsilon)
 
     def mean_epsilon(self, delta: Any) -> float:
         """Return the mean of the clients' epsilons, colluding ones left out."""

@@ -18,7 +18,7 @@ from mrsa_jax._core.extras import needed
 from mrsa_jax._core.html import brief
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaussian, skellam
-from mrsa_jax.dp._laws import LEAST_SIGMA, renyi_bound
+from mrsa_jax.dp._laws import check_sigma, renyi_bound
 from mrsa_jax.quantize import LatticeQuantizer, lattice
 from mrsa_jax.quantize.wrapping import check_wraps, wrap_probability
 
@@ -202,10 +202,7 @@ def ring_mechanism(
     require(math.isfinite(step), "modulus_bits", "must leave room for the rounding of all clients: "
             "a coordinate of the sum may wrap round with a chance of 1", bits)  # fmt: skip
     step = max(step, norm / _MOST_STEPS, math.sqrt(share / MAX_VARIANCE) * (1.0 + 2.0**-20))
-    sigma = math.sqrt(share) / step
-    proved = name == "skellam" or sigma >= LEAST_SIGMA
-    rule = f"must leave a client's noise {LEAST_SIGMA} steps or more, for a bound on sums"
-    require(proved, "modulus_bits", rule, bits, sigma)
+    check_sigma(name, math.sqrt(share) / step, "modulus_bits", bits)
     quantizer = lattice(step, norm, dim, rotate=rotate, key=key)
     noise = _LAWS[name](share)
     check_wraps(quantizer, noise, count, bits)

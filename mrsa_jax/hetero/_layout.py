@@ -21,7 +21,14 @@ from mrsa_jax._core.checks import check_integer
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.tracing import needs_values
-from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
+from mrsa_jax.hetero._segments import (
+    SCHEMES,
+    blocks_of,
+    check_levels,
+    check_matrix,
+    check_subgroups,
+    segment_matrix,
+)
 from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
 
@@ -283,10 +290,7 @@ def segment_layout(
     slots = _checked_groups(groups)
     bounds = "must lie in [2, 2**23]"
     own_levels = [check_integer(level, "levels", 2, _MAX_LEVELS, rule=bounds) for level in levels]
-    rule = "must be one for each group"
-    require(len(own_levels) == len(slots), "levels", rule, len(own_levels), len(slots))
-    ascending = own_levels == sorted(own_levels)
-    require(ascending, "levels", "must not descend from slower to faster groups", own_levels)
+    check_levels(own_levels, len(slots), "group")
     known = modulus_rule in ("exact", "power_of_two")
     require(known, "modulus_rule", 'must be "exact" or "power_of_two"', modulus_rule)
     columns, column_levels = _cut(slots, own_levels, subgroups)
@@ -331,9 +335,7 @@ def _cut(
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
     if subgroups is None:
         return tuple(groups), tuple(levels)
-    counts = [check_integer(count, "subgroups", 1) for count in subgroups]
-    require(len(counts) == len(groups), "subgroups", "must be one number for each group",
-            len(counts), len(groups))  # fmt: skip
+    counts = check_subgroups(subgroups, len(groups))
     columns, own = [], []
     for group, level, count in zip(groups, levels, counts, strict=True):
         columns += [tuple(part.tolist()) for part in np.array_split(group, count)]

@@ -123,7 +123,7 @@ def segment_matrix_plus(
     Source: HeteroSAg, Algorithms 4 to 6 and Section V-B. The printed d_T = z_T mod Z_(g_T - 1)
     contradicts its own Example 5; with d_T = z_T - Z_(g_T - 1) the algorithms are this.
     """
-    return segment_matrix(scheme, sum(_checked_subgroups(subgroups)), hybrid_threshold)
+    return segment_matrix(scheme, sum(check_subgroups(subgroups)), hybrid_threshold)
 
 
 @needs_values
@@ -136,7 +136,7 @@ def subgroup_labels(
         >>> subgroup_labels([1, 2])
         ((0, 0), (1, 0), (1, 1))
     """
-    counts = _checked_subgroups(subgroups)
+    counts = check_subgroups(subgroups)
     return tuple((group, d) for group, count in enumerate(counts) for d in range(count))
 
 
@@ -228,7 +228,19 @@ def blocks_of(matrix: ArrayLike | Sequence[Any]) -> tuple[tuple[tuple[int, ...],
     return tuple(rows)
 
 
-def _checked_subgroups(subgroups: Sequence[int | np.integer] | np.ndarray) -> list[int]:
+def check_subgroups(subgroups: Any, groups: int | None = None) -> list[int]:
+    """Return the subgroups of each group, of so many groups if that is known, or raise."""
     counts = check_integers(subgroups, "subgroups", 1)
     require(len(counts) > 0, "subgroups", "must hold a number for each group", counts)
+    if groups is not None:
+        rule = "must be one number for each group"
+        require(len(counts) == groups, "subgroups", rule, len(counts), groups)
     return counts
+
+
+def check_levels(levels: Any, count: int, of: str) -> list[int]:
+    """Return K of each column or group as integers, or raise."""
+    own = check_integers(levels, "levels", 2)
+    require(len(own) == count, "levels", f"must be one for each {of}", len(own), count)
+    require(own == sorted(own), "levels", "must not descend from slower to faster groups", own)
+    return own

@@ -21,7 +21,7 @@ from mrsa_jax._core.checks import check_integer
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._segments import blocks_of, check_scheme
+from mrsa_jax.hetero._segments import blocks_of, check_levels, check_scheme, check_subgroups
 
 _Integers = Sequence[int | np.integer] | np.ndarray
 _Range = tuple[float | int, float | int]
@@ -125,11 +125,7 @@ def scheme_error_bound(
     """
     count = len(levels)
     own_levels = check_levels(levels, count, "group")
-    parts = [1] * count if subgroups is None else [
-        check_integer(part, "subgroups", 1) for part in subgroups
-    ]  # fmt: skip
-    require(len(parts) == count, "subgroups", "must be one number for each group", len(parts),
-            count)  # fmt: skip
+    parts = [1] * count if subgroups is None else check_subgroups(subgroups, count)
     segments, threshold = check_scheme(scheme, sum(parts), hybrid_threshold)
     size = check_integer(group_size, "group_size", 1)
     width = check_integer(dim, "dim", 1)
@@ -223,14 +219,6 @@ def quantization_error(
         over = scaled - np.floor(scaled)
         variance += step * step * float((over * (1.0 - over)).sum())
     return (variance + float((clipped_away**2).sum())) / layout.num_participants**2
-
-
-def check_levels(levels: Any, count: int, of: str) -> list[int]:
-    """Return K of each column or group as integers, or raise."""
-    own = check_integers(levels, "levels", 2)
-    require(len(own) == count, "levels", f"must be one for each {of}", len(own), count)
-    require(own == sorted(own), "levels", "must not descend from slower to faster groups", own)
-    return own
 
 
 def _sizes(group_size: Any, columns: int) -> list[int]:

@@ -60,7 +60,9 @@ def test_padding_is_neither_right_nor_wrong() -> None:
 def test_plain_average_adds_the_mean_update() -> None:
     parameters, update = on_device([1.0, 2.0]), on_device([0.5, -1.0])
     state = PLAIN_AVERAGE.init(parameters)
-    after, _, is_finite = server_step(PLAIN_AVERAGE, parameters, state, update, on_device(True))
+    after, _, is_finite = server_step(
+        PLAIN_AVERAGE.update, parameters, state, update, on_device(True)
+    )
     np.testing.assert_array_equal(after, [1.5, 1.0])
     assert bool(is_finite)
 
@@ -89,7 +91,7 @@ def test_any_optimizer_equals_optax_over_the_rounds_that_have_a_sum(
         # what comes with a round without sum counts for nothing, whatever it is
         given = update if learnt else np.full(6, np.nan, np.float32)
         ours, state, is_finite = server_step(
-            optimizer, ours, state, on_device(given), on_device(learnt)
+            optimizer.update, ours, state, on_device(given), on_device(learnt)
         )
         assert bool(is_finite)
         if learnt:
@@ -110,7 +112,7 @@ def test_adam_by_hand() -> None:
     parameters = jnp.zeros(3)
     update = on_device([3.0, -0.01, 40.0])
     after, state, _ = server_step(
-        optimizer, parameters, optimizer.init(parameters), update, on_device(True)
+        optimizer.update, parameters, optimizer.init(parameters), update, on_device(True)
     )
     np.testing.assert_allclose(after, [0.25, -0.25, 0.25], rtol=1e-5)
     assert int(state[0].count) == 1
@@ -120,9 +122,11 @@ def test_a_failed_round_changes_neither_model_nor_momentum() -> None:
     optimizer = optax.sgd(0.1, momentum=0.9)
     parameters = on_device([1.0, 2.0])
     _, moved, _ = server_step(
-        optimizer, parameters, optimizer.init(parameters), jnp.ones(2), on_device(True)
+        optimizer.update, parameters, optimizer.init(parameters), jnp.ones(2), on_device(True)
     )
-    after, state, _ = server_step(optimizer, parameters, moved, jnp.ones(2), on_device(False))
+    after, state, _ = server_step(
+        optimizer.update, parameters, moved, jnp.ones(2), on_device(False)
+    )
     np.testing.assert_array_equal(after, parameters)
     jax.tree.map(np.testing.assert_array_equal, state, moved)
 
@@ -131,6 +135,6 @@ def test_not_finite_is_seen() -> None:
     parameters = jnp.zeros(2)
     state = PLAIN_AVERAGE.init(parameters)
     _, _, is_finite = server_step(
-        PLAIN_AVERAGE, parameters, state, jnp.array([0.0, jnp.inf]), on_device(True)
+        PLAIN_AVERAGE.update, parameters, state, jnp.array([0.0, jnp.inf]), on_device(True)
     )
     assert not bool(is_finite)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
 from mrsa_jax._core.tracing import one_program
+from mrsa_jax.federated.conv._tile import windows
 
 _Images = Float32[Array, "batch height width channels"]
 _Outputs = Float32[Array, "batch height width features"]
@@ -58,15 +59,8 @@ def _input_gradient(outputs: _Outputs, kernel: _Kernel) -> _Images:
 @functools.partial(one_program, static_argnums=1)
 def _patches(inputs: Array, size: int) -> Array:
     """Return each pixel's neighbourhood, [batch, height, width, size * size * channels]."""
-    height, width = inputs.shape[1:3]
     reach = size // 2
-    padded = jnp.pad(inputs, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
-    shifted = [
-        padded[:, row : row + height, column : column + width]
-        for row in range(size)
-        for column in range(size)
-    ]
-    return jnp.concatenate(shifted, axis=-1)
+    return windows(jnp.pad(inputs, ((0, 0), (reach, reach), (reach, reach), (0, 0))), size)
 
 
 patch_conv.defvjp(

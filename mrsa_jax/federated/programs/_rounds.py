@@ -37,28 +37,22 @@ from mrsa_jax.federated.programs._cohort import (
 PLAIN_AVERAGE = optax.sgd(1.0)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def server_step(
-    optimizer: optax.GradientTransformation,
+    transform: Any,
     parameters: Float32[Array, " dim"],
     state: Any,
     update: Float32[Array, " dim"],
     is_learnt: Bool[Array, ""],
 ) -> tuple[Float32[Array, " dim"], Any, Bool[Array, ""]]:
-    """Apply the server optimizer to minus the mean update; a round without a sum changes nothing.
+    """Apply an optimizer's `update` to minus the mean; a round without a sum changes nothing.
 
     Optimizers with the same `update` share a program: what they start from is data.
 
     Returns:
         New parameters, new optimizer state, and whether all parameters are finite.
     """
-    found: Any = _step(optimizer.update, parameters, state, update, is_learnt)
-    return found
 
-
-@functools.partial(jax.jit, static_argnums=0)
-def _step(
-    transform: Any, parameters: Array, state: Any, update: Array, is_learnt: Array
-) -> tuple[Array, Any, Array]:
     def moved(update: Array) -> tuple[Array, Any]:
         # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
         with jax.numpy_dtype_promotion("standard"):
@@ -194,7 +188,7 @@ def aggregated(
     status = jnp.asarray(out.status, jnp.int32)
     is_ok = status == int(Status.OK)
     parameters, server_state, is_model_finite = server_step(
-        server, carried.parameters, carried.server, out.update, is_ok
+        server.update, carried.parameters, carried.server, out.update, is_ok
     )
     summed, components = _learnt(out, is_ok, round_.sends)
     is_finite = (trained.is_finite, is_model_finite)
@@ -251,42 +245,39 @@ def rounds_program(
         What is carried after the last, and the reports with an axis of rounds.
     """
 
-    def run(carried: Carried, round_: Round) -> tuple[Carried, Report]:
+    def trained(carried: Carried, round_: Round) -> Trained:
         trainer = trainer_at(fixed.trainer, round_.factor)
-        trained = Trained(
+        return Trained(
             *cohort_updates(
                 trainer, carried.parameters, client_data, fixed.key, round_.index,
                 round_.members, round_.sends, width=width,
             )
         )  # fmt: skip
-        own = fixed.aggregator, server, carried, trained, round_, keep
-        return _finished(*own, fixed.coordinates)
 
-    return jax.lax.scan(functools.partial(_only_where_run, run), carried, rounds)
+    step = functools.partial(_where_run, fixed, trained, server, keep)
+    return jax.lax.scan(step, carried, rounds)
 
 
-def aggregated_where_run(
-    fixed: Fixed, carried: Any, trained: Any, round_: Any, *, server: Any, keep: bool
+def _where_run(
+    fixed: Fixed, trained: Any, server: Any, keep: bool, carried: Carried, round_: Round
 ) -> tuple[Carried, Report]:
-    """Do what `aggregated` does inside a program that has trained without looking who is run."""
+    """Run a round unless it only fills, or comes after one that diverged: then report zeros.
+
+    Args:
+        fixed: Of the training.
+        trained: Gives what was trained, from what is carried and the round.
+        server: The optimizer.
+        keep: Whether to report the sums.
+        carried: Before the round.
+        round_: The round.
+    """
 
     def run(carried: Carried, round_: Round) -> tuple[Carried, Report]:
-        own = fixed.aggregator, server, carried, trained, round_, keep
-        return _finished(*own, fixed.coordinates)
-
-    return _only_where_run(run, carried, round_)
-
-
-def _finished(*arguments: Any) -> tuple[Carried, Report]:
-    """Aggregate, and keep in mind whether all is finite."""
-    after, report = aggregated(*arguments)
-    is_finite = functools.reduce(jnp.logical_and, map(jnp.all, report.is_finite))
-    after = after._replace(is_sound=after.is_sound & is_finite)
-    return after, report._replace(is_run=jnp.bool_(True), is_finite=is_finite)
-
-
-def _only_where_run(run: Any, carried: Carried, round_: Round) -> tuple[Carried, Report]:
-    """Run a round unless it only fills, or comes after one that diverged: then report zeros."""
+        own = fixed.aggregator, server, carried, trained(carried, round_), round_, keep
+        after, report = aggregated(*own, fixed.coordinates)
+        is_finite = functools.reduce(jnp.logical_and, map(jnp.all, report.is_finite))
+        after = after._replace(is_sound=after.is_sound & is_finite)
+        return after, report._replace(is_run=jnp.bool_(True), is_finite=is_finite)
 
     def idle(carried: Carried, round_: Round) -> tuple[Carried, Report]:
         shapes = jax.eval_shape(run, carried, round_)[1]
@@ -385,7 +376,8 @@ def runs_program(
         trained = _trained(own, carried, round_, first_rows, client_data, width)
 
         def one(run: tuple[Any, ...]) -> tuple[Carried, Report]:
-            return aggregated_where_run(*run, server=server, keep=keep)
+            fixed, carried, trained, round_ = run
+            return _where_run(fixed, lambda *_: trained, server, keep, carried, round_)
 
         finished: Any = map_tiles(one, (own, carried, trained, round_), tile)
         return finished

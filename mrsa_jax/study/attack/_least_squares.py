@@ -112,7 +112,7 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     )  # fmt: skip
     rule = (
         "must be of plain averaging over a complete graph to be repeated (its store keeps no "
-        "sums); train with federated.train(..., keep_aggregates=True) and give --aggregates"
+        "sums); train a federated.Training(..., keep_aggregates=True) and give --aggregates"
     )
     require(is_plain, "run", rule, str(config.run))
     dataset, clients = _build.build_clients(own.seed, own.data, own.population.num_clients)
