@@ -198,7 +198,8 @@ def hidden_among(
     Source: this package's (Multi-RoundSecAgg has no graded measure). Its use for a linear
     estimator is classical; see also audit expert (Chin, Ozsoyoglu 1982).
     """
-    return _hidden(P, noise, spread, coalition, None, last_only=True)
+    array = without(P, coalition)
+    return without_members(among(array, noise_root(noise, spread, array)), coalition)
 
 
 def hidden_among_trajectory(
@@ -248,23 +249,9 @@ def hidden_among_trajectory(
             isinstance(quantiles, Sequence) and len(quantiles) > 0, "quantiles", rule, quantiles
         )
         quantiles = tuple(check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles)
-    return _hidden(P, noise, spread, coalition, quantiles, last_only=False)
-
-
-def _hidden(
-    P: Any,
-    noise: Any,
-    spread: Any,
-    coalition: Any,
-    quantiles: tuple[float, ...] | None,
-    *,
-    last_only: bool,
-) -> np.ndarray | Array:
     array = without(P, coalition)
-    root = noise_root(noise, spread, array)
-    if quantiles is not None and not last_only:
-        return among(array, root, quantiles=quantiles, last_only=last_only)
-    return without_members(among(array, root, last_only=last_only), coalition)
+    found = among(array, noise_root(noise, spread, array), quantiles=quantiles, last_only=False)
+    return found if quantiles is not None else without_members(found, coalition)
 
 
 def without_members(found: np.ndarray | Array, coalition: Any) -> np.ndarray | Array:
