@@ -1,4 +1,4 @@
-"""Transmission rates of clients, and from them groups and their numbers of levels.
+"""From transmission rates of clients their groups, and the groups' numbers of levels.
 
 HeteroSAg, Sections II-A and III: clients are grouped by transmission rate, slowest group first,
 and a group that sends faster may use more levels. Rates are in bits per second, towards the server.
@@ -6,124 +6,20 @@ and a group that sends faster may use more levels. Rates are in bits per second,
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import itertools
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float32, Key
 
-from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_integer, is_number
+from mrsa_jax._core.checks import check_integer
 from mrsa_jax._core.errors import nearest, require
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax._core.streams import client_words
-from mrsa_jax._core.tracing import needs_values, one_program
+from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.quantize.budgets import largest_levels
-from mrsa_jax.secagg.costs import Slowdown
 
 _Numbers = ArrayLike | Sequence[Any]
-
-UPLINK_RATES: Mapping[str, float] = MappingProxyType({"3g": 1e6, "4g": 1e7, "wifi": 3e7, "5g": 5e7})
-"""Round figures for the uplink of common networks, bits per second; not measurements."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class RateClasses:
-    """A few rates, each with its share of the clients; built by `rate_classes`.
-
-    Attributes:
-        bits_per_second: float32[classes].
-        upper: float32[classes], shares added up, the last 1.
-    """
-
-    bits_per_second: Array
-    upper: Array
-
-    @functools.partial(one_program, static_argnums=2)
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
-        """Return the rate of each client, independently of the others."""
-        draws = (client_words(key, num_clients) >> jnp.uint32(8)).astype(jnp.float32)
-        reached = (draws * jnp.float32(2.0**-24))[:, None] >= self.upper[None, :-1]
-        return self.bits_per_second[jnp.sum(reached, axis=1, dtype=jnp.int32)]
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class SlowedRates:
-    """A nominal rate, over a slow-down factor drawn for each client; built by `slowed_rates`.
-
-    Attributes:
-        nominal: Bits per second, float32.
-        slowdown: A `secagg.costs.Slowdown`.
-    """
-
-    nominal: Array
-    slowdown: Any
-
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
-        """Return the rate of each client, independently of the others."""
-        return self.nominal / self.slowdown.sample(key, num_clients)
-
-
-def rate_classes(
-    classes: Mapping[str | float, float] | Mapping[str, float] | Mapping[float, float],
-) -> RateClasses:
-    """Return a model in which each client's network is one of a few, by their shares.
-
-    Args:
-        classes: Share of the clients by network (a name of `UPLINK_RATES`) or by rate in bits
-            per second; shares are not negative and add up to 1.
-
-    Returns:
-        The model, a pytree.
-
-    Raises:
-        ConfigurationError: If a name is unknown, a rate not positive, or shares do not add up.
-
-    Examples:
-        >>> rates = rate_classes({"3g": 0.5, 4e7: 0.5}).sample(jax.random.key(0), 100)
-        >>> sorted(set(rates.tolist()))
-        [1000000.0, 40000000.0]
-    """
-    require(len(classes) > 0, "classes", "must hold at least one class", dict(classes))
-    rates = check_rates([_rate_of(name) for name in classes], "classes")
-    shares = np.asarray([_number(share, "classes") for share in classes.values()])
-    whole = bool((shares >= 0).all()) and abs(float(shares.sum()) - 1.0) < 1e-6
-    require(whole, "classes", "must have shares that are not negative and add up to 1",
-            shares.tolist())  # fmt: skip
-    upper = np.cumsum(shares) / shares.sum()
-    return RateClasses(on_device(rates, jnp.float32), on_device(upper, jnp.float32))
-
-
-def slowed_rates(bits_per_second: float | int, slowdown: Slowdown) -> SlowedRates:
-    """Return a model of rates nominal / factor, such as `slowed_rates(1e7, lognormal(0.8))`.
-
-    Args:
-        bits_per_second: The nominal rate, positive.
-        slowdown: Distribution of factors: `secagg.costs.lognormal`, `secagg.costs.pareto`, ...
-
-    Returns:
-        The model, a pytree.
-
-    Raises:
-        ConfigurationError: If the rate is not positive, or `slowdown` no distribution.
-
-    Examples:
-        >>> from mrsa_jax.secagg.costs import steady
-        >>> slowed_rates(6e6, steady(2)).sample(jax.random.key(0), 2).tolist()
-        [3000000.0, 3000000.0]
-    """
-    rate = check_rates([bits_per_second], "bits_per_second")[0]
-    require(isinstance(slowdown, Slowdown), "slowdown", "must be a distribution", slowdown)
-    return SlowedRates(jnp.float32(rate), slowdown)
 
 
 @needs_values
@@ -245,19 +141,6 @@ def check_rates(rates: _Numbers, argument: str = "rates") -> np.ndarray:
     bad = values[~((values > 0) & np.isfinite(values))]
     require(bad.size == 0, argument, "must be positive and finite", *bad[:1].tolist())
     return values
-
-
-def _rate_of(name: Any) -> float:
-    if isinstance(name, str):
-        hint = nearest(name, UPLINK_RATES)
-        require(name in UPLINK_RATES, "classes", f"must name known networks ({hint})", name)
-        return UPLINK_RATES[name]
-    return _number(name, "classes")
-
-
-def _number(value: Any, argument: str) -> float:
-    require(is_number(value), argument, "must hold numbers", value)
-    return float(value)
 
 
 def _given_cuts(ordered: np.ndarray, boundaries: _Numbers, num_groups: int) -> list[int]:

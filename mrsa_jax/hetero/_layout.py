@@ -228,13 +228,6 @@ class SegmentLayout:
             limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2)
         return PlanOutcome.of(graph, survivors, limits, self.plan)
 
-    def column_of(self) -> np.ndarray:
-        """Return int32[n], the column of each slot."""
-        found = np.zeros(self.num_participants, np.int32)
-        for column, slots in enumerate(self.columns):
-            found[list(slots)] = column
-        return found
-
     def levels_of(self) -> np.ndarray:
         """Return int32[segments, n], the K with which each slot quantizes each segment."""
         return self.rows.levels.copy()

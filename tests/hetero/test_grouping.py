@@ -12,19 +12,12 @@ from hypothesis import given
 
 from mrsa_jax import hetero
 from mrsa_jax._core.errors import ConfigurationError
-from mrsa_jax.hetero import _grouping
 from mrsa_jax.secagg.costs import lognormal
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: _grouping.rate_classes({"6g": 1.0}), "`classes` must name known networks"),
-        (lambda: _grouping.rate_classes({}), "`classes` must hold at least one class"),
-        (lambda: _grouping.rate_classes({-1.0: 1.0}), "`classes` must be positive and finite"),
-        (lambda: _grouping.rate_classes({"3g": 0.7}), "add up to 1; got .0.7"),
-        (lambda: _grouping.rate_classes({"3g": 1.5, "4g": -0.5}), "not negative and add up to 1"),
-        (lambda: _grouping.slowed_rates(0, lognormal(1.0)), "`bits_per_second` must be positive"),
         (lambda: hetero.rate_groups([1.0, 2.0, 3.0], 2), "two clients for each group; got 2 and 3"),
         (lambda: hetero.rate_groups([1.0, 0.0], 1), "`rates` must be positive and finite; got 0.0"),
         (
@@ -98,7 +91,7 @@ def test_groups_ascend_in_rate_and_make_a_layout(rates, count):
 
 
 def test_natural_groups_of_a_thousand_clients():
-    rates = _grouping.slowed_rates(1e7, lognormal(1.0)).sample(jax.random.key(0), 1024)
+    rates = 1e7 / lognormal(1.0).sample(jax.random.key(0), 1024)
     groups = hetero.rate_groups(rates, 31, method="natural")
     assert (len(groups), sum(map(len, groups))) == (31, 1024)
     assert squares(groups, rates) <= squares(hetero.rate_groups(rates, 31), rates)
@@ -134,31 +127,3 @@ def test_levels_use_what_the_slowest_group_leaves(rates, slowest, summed):
         assert levels >= slowest
         assert seconds(levels, rate) <= time * (1 + 1e-8)
         assert levels == 2**20 or seconds(levels + 1, rate) > time * (1 - 1e-8)
-
-
-def test_rate_classes_have_their_shares():
-    """Counts within 4.9 standard deviations: false failure 1e-6 each."""
-    model = _grouping.rate_classes({"3g": 0.25, "5g": 0.6, 2e7: 0.15})
-    assert callable(model.sample)
-    count = 20_000
-    rates = np.asarray(model.sample(jax.random.key(1), count))
-    for rate, share in ((1e6, 0.25), (5e7, 0.6), (2e7, 0.15)):
-        found = (rates == rate).sum()
-        assert abs(found - share * count) < 4.9 * (share * (1 - share) * count) ** 0.5
-    np.testing.assert_array_equal(rates[:7], model.sample(jax.random.key(1), 7))
-
-
-def test_a_class_of_share_0_or_1_is_never_or_always_drawn():
-    never = _grouping.rate_classes({"3g": 0.0, "4g": 1.0, "5g": 0.0})
-    assert set(never.sample(jax.random.key(2), 5000).tolist()) == {1e7}
-
-
-def test_slowed_rates_have_the_median_and_spread_of_their_factors():
-    """log rate is normal: median and quartiles within 4.9 standard errors each."""
-    count = 20_000
-    model = _grouping.slowed_rates(1e7, lognormal(0.5))
-    rates = jax.jit(model.sample, static_argnums=1)(jax.random.key(3), count)
-    logs = np.log(np.asarray(rates, np.float64) / 1e7) / 0.5
-    for share, point in ((0.25, -0.6744898), (0.5, 0.0), (0.75, 0.6744898)):
-        below = (logs < point).mean()
-        assert abs(below - share) < 4.9 * (share * (1 - share) / count) ** 0.5

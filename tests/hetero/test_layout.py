@@ -61,7 +61,6 @@ def test_single_chain_of_three_by_hand():
     assert layout.levels_of().tolist() == [
         [2, 2, 2, 9, 2, 2, 9], [2, 4, 4, 4, 2, 4, 4], [2, 4, 4, 2, 2, 4, 2],
     ]  # fmt: skip
-    assert layout.column_of().tolist() == [0, 1, 1, 2, 0, 1, 2]
     assert [block.modulus for block in layout.plan] == [6, 17, 3, 16, 5, 10]
 
 
