@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.util
@@ -11,8 +12,10 @@ import logging
 import os
 import pathlib
 import signal
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -30,10 +33,47 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # An entry that another process has half written is compiled anew (see pyproject.toml).
 os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry")
 
+import beartype  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
-# Every annotated shape and dtype of the package is checked while the suite runs.
-install_import_hook(["mrsa_jax", "mrsa_papers"], "beartype.beartype")
+
+class _FirstCalls:
+    """Checks annotated shapes and dtypes in the first calls of each function in each test.
+
+    Loops of thousands of calls would spend a third of their time on it.
+    """
+
+    MOST = 100
+
+    def __init__(self) -> None:
+        self._calls: collections.Counter[Callable[..., Any]] = collections.Counter()
+        self._passed: list[Any] = []
+
+    def checked(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the check of a signature, which is prepared where it is needed first."""
+        check = functools.cache(lambda: beartype.beartype(own))
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self._calls[own] += 1
+            if self._calls[own] == self.MOST:
+                function = sys._getframe(1).f_locals["fn"]  # whose signature it is
+                function.__no_type_check__ = True
+                self._passed.append(function)
+            return check()(*arguments, **named)
+
+        return counted
+
+    def begin(self) -> None:
+        """Check from the first call on again."""
+        self._calls.clear()
+        while self._passed:
+            vars(self._passed.pop()).pop("__no_type_check__", None)
+
+
+_FIRST_CALLS = _FirstCalls()
+sys.modules["first_calls"] = types.ModuleType("first_calls")
+sys.modules["first_calls"].checked = _FIRST_CALLS.checked  # type: ignore[attr-defined]
+install_import_hook(["mrsa_jax", "mrsa_papers"], "first_calls.checked")
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
@@ -102,6 +142,12 @@ def compilations(
         found += [message for message in messages if message.startswith("Compiling")]
 
     return watch
+
+
+@pytest.fixture(autouse=True)
+def first_calls_are_checked() -> None:
+    """Check what each test calls."""
+    _FIRST_CALLS.begin()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,7 +8,11 @@ import shutil
 import subprocess
 import sys
 
+import jaxtyping
+import numpy as np
 import pytest
+
+from mrsa_jax.secagg.failures import _verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DEAR = """
@@ -105,3 +109,12 @@ def test_a_file_that_makes_jax_values_at_its_import_is_an_error(tmp_path: pathli
     assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
     assert "tests/test_b_jax.py makes JAX values when it is imported" in done.stdout
     assert "3 tests collected, 1 error" in done.stdout
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_types_are_checked_in_the_first_calls_of_each_test(turn: int) -> None:
+    floats = np.zeros(3, np.float32)  # not on the device, and not of bools
+    for _ in range(100):
+        with pytest.raises(jaxtyping.TypeCheckError, match="_some"):
+            _verdicts._some(floats)
+    assert not _verdicts._some(floats)
