@@ -12,24 +12,25 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.tracing import one_program
 from mrsa_jax.federated.conv import _winograd
-from mrsa_jax.federated.conv._tile import tile_conv_relu_pool, windows
+from mrsa_jax.federated.conv._tile import (
+    Bias,
+    Images,
+    Kernel,
+    Outputs,
+    tile_conv_relu_pool,
+    windows,
+)
 
 _of_a_layer = functools.partial(one_program, static_argnames="padding")
 
 
 @_of_a_layer
-def conv(
-    inputs: Float[Array, "batch height width channels"],
-    kernel: Float[Array, "side side channels features"],
-    bias: Float[Array, " features"],
-    *,
-    padding: int,
-) -> Float[Array, "batch out_height out_width features"]:
+def conv(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs:
     """Return convolution(inputs, kernel) + bias, stride 1, odd kernel.
 
     Equal to XLA's convolution, forward and backward, within 2e-5 of the largest entry: tiles of
@@ -62,13 +63,7 @@ def conv(
 
 
 @_of_a_layer
-def conv_relu(
-    inputs: Float[Array, "batch height width channels"],
-    kernel: Float[Array, "side side channels features"],
-    bias: Float[Array, " features"],
-    *,
-    padding: int,
-) -> Float[Array, "batch out_height out_width features"]:
+def conv_relu(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs:
     """Return relu(convolution(inputs, kernel) + bias); arguments as for `conv`.
 
     Examples:
@@ -80,13 +75,7 @@ def conv_relu(
 
 
 @_of_a_layer
-def conv_relu_pool(
-    inputs: Float[Array, "batch height width channels"],
-    kernel: Float[Array, "side side channels features"],
-    bias: Float[Array, " features"],
-    *,
-    padding: int,
-) -> Float[Array, "batch out_height out_width features"]:
+def conv_relu_pool(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs:
     """Return max_pool_2x2(relu(convolution(inputs, kernel) + bias)), stride 1, odd kernel.
 
     Equal to XLA's convolution and `reduce_window` up to float rounding (`conv` says how much).

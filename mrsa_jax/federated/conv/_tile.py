@@ -14,6 +14,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int8
 
+# of any form of a layer
+Images = Float[Array, "batch height width channels"]
+Kernel = Float[Array, "side side channels features"]
+Bias = Float[Array, " features"]
+Outputs = Float[Array, "batch out_height out_width features"]
+
 
 def pooled_size(size: int, kernel_size: int, padding: int) -> int:
     """Return the side of the block's output, `(size + 2 padding - kernel + 1) // 2`.
@@ -25,13 +31,7 @@ def pooled_size(size: int, kernel_size: int, padding: int) -> int:
     return (size + 2 * padding - kernel_size + 1) // 2
 
 
-def tile_conv_relu_pool(
-    inputs: Float[Array, "batch height width channels"],
-    kernel: Float[Array, "side side channels features"],
-    bias: Float[Array, " features"],
-    *,
-    padding: int,
-) -> Float[Array, "batch out_height out_width features"]:
+def tile_conv_relu_pool(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs:
     """Return the block `conv_relu_pool`; arguments as there."""
     side, _, _, features = kernel.shape
     cells = _patches_of_cells(inputs, side, padding)
@@ -42,7 +42,7 @@ def tile_conv_relu_pool(
 
 
 def _patches_of_cells(
-    inputs: Float[Array, "batch height width channels"], side: int, padding: int
+    inputs: Images, side: int, padding: int
 ) -> Float[Array, "batch out_height out_width depth"]:
     """Fold the input into 2x2 cells and lay the cells that each pooled output sees in a row."""
     batch, height, width, channels = inputs.shape

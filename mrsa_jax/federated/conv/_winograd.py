@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float32
 
 from mrsa_jax._core.device import at_once
-from mrsa_jax.federated.conv._tile import relu_of_largest
+from mrsa_jax.federated.conv._tile import Bias, Images, Kernel, Outputs, relu_of_largest
 
 # ---- Matrices of short convolutions with few products (Toom-Cook, in Winograd's transposed form).
 #
@@ -145,13 +145,8 @@ def _tiling(image_shape: Sequence[int], side: int, padding: int) -> _Tiling:
 
 
 def winograd(
-    inputs: Float32[Array, "batch height width channels"],
-    kernel: Float32[Array, "side side channels features"],
-    bias: Float32[Array, " features"],
-    *,
-    padding: int,
-    is_pooled: bool,
-) -> Float32[Array, "batch out_height out_width features"]:
+    inputs: Images, kernel: Kernel, bias: Bias, *, padding: int, is_pooled: bool
+) -> Outputs:
     """Return `conv`, or the block `conv_relu_pool`: a tile's outputs are whole pooling windows."""
     tiling = _tiling(inputs.shape[1:3], kernel.shape[0], padding)
     return _block(inputs, kernel, bias, tiling, is_pooled)
