@@ -104,11 +104,9 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
 
 def _draw(folder: pathlib.Path, columns: dict[str, Sequence[Any]], found: Audit) -> None:
     """Draw how privacy fell over the rounds, and who was exposed if anybody was."""
-    import pandas as pd
-
     from mrsa_jax import plotting
 
-    plots = audit_plots(pd.DataFrame(columns), found.num_clients, is_exposed=bool(found.exposed))
+    plots = audit_plots(columns, found.num_clients, is_exposed=bool(found.exposed))
     for name, plot in plots.items():
         plotting.save_figure(plot, folder / name, apart=True)
 

@@ -9,7 +9,7 @@ import functools
 import pathlib
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +25,12 @@ from mrsa_jax.plotting._attacks import (
     size,
     spoken,
 )
+from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.study._chart_look import Series
 from mrsa_jax.study._run_folder import read_json, read_part
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ERRORS = "errors"
 FOUND = "true_against_false_positives"
@@ -228,7 +226,7 @@ def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     x, hue = default_axes(results, table)
     charts = sweep_charts(results, table, x, hue)
     table.to_csv(folder / "points.csv", index=False)
-    return _saved({name: functools.partial(draw, own) for name, own in charts.items()}, folder)
+    return _saved(_drawing(charts), folder)
 
 
 def _plots(folder: pathlib.Path) -> Plots:
@@ -242,7 +240,7 @@ def _plots(folder: pathlib.Path) -> Plots:
         import pandas as pd
 
         found = read_part(folder / "audit.json", "findings")["findings"]
-        rounds = pd.read_csv(folder / "rounds.csv")
+        rounds = pd.read_csv(folder / "rounds.csv").to_dict("list")
         return audit_plots(rounds, found.get("num_clients"), is_exposed=bool(found["exposed"]))
     return {}
 
@@ -261,11 +259,10 @@ def attack_plots(summary: Rows, scores: Rows) -> Plots:
         summary: A row for each thing that was attacked.
         scores: A row for each client, or for each rate of false positives.
     """
-    charts = attack_charts(summary, scores)
-    return {name: functools.partial(draw, chart) for name, chart in charts.items()}
+    return _drawing(attack_charts(summary, scores))
 
 
-def audit_plots(rounds: pd.DataFrame, num_clients: int | None, *, is_exposed: bool) -> Plots:
+def audit_plots(rounds: Mapping[Any, Any], num_clients: int | None, *, is_exposed: bool) -> Plots:
     """Return what draws an audit's figures.
 
     Args:
@@ -273,12 +270,14 @@ def audit_plots(rounds: pd.DataFrame, num_clients: int | None, *, is_exposed: bo
         num_clients: All clients of the log.
         is_exposed: Whether anybody is.
     """
-    plots: Plots = {"weak_privacy": functools.partial(plotting.plot_audit_privacy, rounds)}
+    charts = {"weak_privacy": privacy_chart(rounds)}
     if is_exposed:
-        plots["exposed_clients"] = functools.partial(
-            plotting.plot_audit_exposure, rounds, num_clients=num_clients
-        )
-    return plots
+        charts["exposed_clients"] = exposure_chart(rounds, num_clients)
+    return _drawing(charts)
+
+
+def _drawing(charts: Mapping[str, Chart]) -> Plots:
+    return {name: functools.partial(draw, chart) for name, chart in charts.items()}
 
 
 def option_labels(options: Sequence[Mapping[str, Any]]) -> list[str]:
