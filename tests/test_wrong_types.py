@@ -59,9 +59,9 @@ RIGHT = {
     "dp.discrete_gaussian.variance": "half huge",
     "DemoConfig.trim": "nan",  # of no use without segments
     "TrainConfig.trim": "nan",
-    "federated.train.evaluate_every": "huge",
-    "federated.train.keep_aggregates": "true",
-    "federated.train.measure_drift": "true",
+    "federated.Training.evaluate_every": "huge",
+    "federated.Training.keep_aggregates": "true",
+    "federated.Training.measure_drift": "true",
     "federated.train.memory_bytes": "huge none",
     "federated.local_sgd.learning_rate": "half huge",
     "federated.local_sgd.batch_size": "huge",
@@ -79,6 +79,12 @@ class NoTree:
         return available, state
 
     sample = select
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments that may be left out, by their names."""
+    unset = inspect.signature(function).parameters.items()
+    return {name: one.default for name, one in unset if one.default is not one.empty}
 
 
 def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
@@ -110,12 +116,13 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     model = mj.federated.logistic(10)
     quantizer = mj.quantize.stochastic(2**16, 0.5)
     training = {
-        "seed": 0, "model": model, "client_data": data, "participation": P[:2],
+        "model": model, "client_data": data, "participation": P[:2],
         "trainer": mj.federated.local_sgd(model, 0.1, batch_size=100),
         "aggregator": mj.secagg.ring_average(quantizer, 2, 650),
     }  # fmt: skip
-    unset = inspect.signature(mj.federated.train).parameters
-    training |= {n: one.default for n, one in unset.items() if one.default is not one.empty}
+    trained = {"seed": 0, "training": mj.federated.Training(**training)}
+    training |= _defaults(mj.federated.Training)
+    trained |= _defaults(mj.federated.train)
     arguments: dict[str, dict[str, Any]] = {
         "selection.uniform": sizes,
         "selection.weighted": sizes,
@@ -184,7 +191,8 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "hetero.quantization_error_bound": bound,
         "attacks.least_squares": {"participation": P, "aggregates": P @ np.ones((4, 2))},
         "federated.local_sgd": {"model": model, "learning_rate": 0.1, "batch_size": 3},
-        "federated.train": training,
+        "federated.Training": training,
+        "federated.train": trained,
     }
     found = {}
     for name, own in arguments.items():

@@ -29,7 +29,7 @@ from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._program import Programs, alike
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._tracking import Callback, Metrics
-from mrsa_jax.federated._train import Advance, check_function, check_kept, drive, one_run
+from mrsa_jax.federated._train import Advance, check_function, check_trainings, drive, one_run
 from mrsa_jax.federated._training import Training
 from mrsa_jax.federated.programs import (
     Slots,
@@ -99,13 +99,13 @@ def train_many(
     Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five seeds).
     """
     own_seeds = list(seeds) if _is_several(seeds) or np.ndim(seeds) == 1 else [seeds]
-    own = [trainings] if isinstance(trainings, Training) else list(trainings)
+    own: list[Any] = list(trainings) if isinstance(trainings, list | tuple) else [trainings]
     num_runs = max(len(own_seeds), len(own))
     for name, given in (("seeds", own_seeds), ("trainings", own)):
         rule = f"must be one, or {num_runs} as others are"
         require(len(given) in (1, num_runs), name, rule, len(given))
     own_seeds, own = own_seeds * (num_runs // len(own_seeds)), own * (num_runs // len(own))
-    check_kept(own, checkpoints)
+    check_trainings(own, "trainings", checkpoints)
     check_function(callback, "callback")
     runs = _runs(own_seeds, own, callback)
     if side_by_side is not None:

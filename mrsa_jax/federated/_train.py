@@ -102,7 +102,7 @@ def train(
     Source: Multi-RoundSecAgg, eq. (2) with weights 1/K (its first version omits the
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
-    check_kept([training], checkpoints)
+    check_trainings([training], "training", checkpoints)
     check_function(callback, "callback")
     run = Run(seed, training, prepared_test(training.test, training.sample_shape), callback)
     advance = one_run(run, memory_bytes, checked_mesh(mesh), checkpoints)
@@ -191,8 +191,19 @@ class Pace:
             self.most = max(1, self.most // 2)
 
 
-def check_kept(trainings: Sequence[Training], checkpoints: Checkpoints | None) -> None:
-    """Raise for what are no checkpoints, or must not be: each step would hold all the sums."""
+def check_trainings(
+    trainings: Sequence[Any], argument: str, checkpoints: Checkpoints | None
+) -> None:
+    """Raise for what are no trainings or checkpoints, or must have none: each step would hold sums.
+
+    Args:
+        trainings: Some.
+        argument: Their name.
+        checkpoints: Of all of them, or None.
+    """
+    for one in trainings:
+        is_training = isinstance(one, Training)
+        require(is_training, argument, "must be a `federated.Training`", type(one).__name__)
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
     require(is_own, "checkpoints", rule, checkpoints)

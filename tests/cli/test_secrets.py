@@ -151,13 +151,13 @@ def materials(monkeypatch, act):
     """Return the key material of each aggregator that a command would train with."""
     found = []
 
-    def train(*_, aggregator, participation=None, **__):
-        if participation is None or len(participation) > 1:  # not the round that only compiles
-            found.append(np.asarray(aggregator.key_material).tobytes())
+    def train(_, training, **__):
+        if len(training.history.cohorts) > 1:  # not the round that only compiles
+            found.append(np.asarray(training.aggregator.key_material).tobytes())
         raise Stopped
 
-    def train_many(*_, aggregators, **__):
-        train(aggregator=aggregators[0])
+    def train_many(seeds, trainings, **__):
+        train(seeds, trainings[0])
 
     monkeypatch.setattr(federated, "train", train)
     monkeypatch.setattr(federated, "train_many", train_many)

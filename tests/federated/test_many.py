@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,8 @@ def test_misuse() -> None:
         _many_of([0, 1], [one] * 3)
     with pytest.raises(mj.ConfigurationError, match="`trainings` must be one, or 3 as others are"):
         _many_of([0, 1, 2], [])
+    with pytest.raises(mj.ConfigurationError, match="`trainings` must be a `federated"):
+        inspect.unwrap(mj.federated.train_many)([0, 1], one.model)
     other = _training(history, trainer=_trainer(batch_size=9))
     with pytest.raises(mj.ConfigurationError, match="trainers that differ in their numbers only"):
         _many_of(0, [one, other])
