@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import pathlib
 import subprocess
 import sys
 import typing
@@ -237,7 +238,9 @@ def _fields(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     for field in dataclasses.fields(kind):
         inner = getattr(kind(), field.name)
         # a name of a text that says which papers it stands on is a text
-        yield (*path, field.name), "str" if hints[field.name] is str else str(field.type)
+        hint = hints[field.name]
+        plain = hint.__name__ if hint in (bool, int, float, str) else str(hint)
+        yield (*path, field.name), "pathlib.Path" if hint is pathlib.Path else plain
         if dataclasses.is_dataclass(inner):
             yield from _fields(type(inner), (*path, field.name))
 
