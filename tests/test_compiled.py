@@ -211,7 +211,7 @@ def test_floats_that_are_meant_compile() -> None:
 
 
 def test_a_loop_of_residues_refuses_other_types() -> None:
-    from mrsa_jax.live import _loops
+    from mrsa_watch import _loops
 
     prime = 2**61 - 1
     inverse = pow(prime, -1, 2**64)

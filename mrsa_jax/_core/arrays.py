@@ -6,7 +6,6 @@ that are whole numbers; nothing is ever rounded. Single numbers are checked by `
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.checks import KNOWN, check_integer
 from mrsa_jax._core.errors import ConfigurationError, require, shortened
+from mrsa_watch._base.tables import require_array
 
 _RULE = "must hold bools or integers"
 
@@ -83,11 +83,6 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> Array:
     return jnp.zeros(shape, dtype) if isinstance(host, jax.core.Tracer) else host
 
 
-def is_table(values: Any) -> bool:
-    """Return whether a value is a table of a library such as pandas, not an array."""
-    return hasattr(values, "columns") and not isinstance(values, np.ndarray | jax.Array)
-
-
 def host_array(values: Any, argument: str) -> np.ndarray:
     """Return what a user passed as a NumPy array, of whatever it holds.
 
@@ -107,17 +102,6 @@ def host_array(values: Any, argument: str) -> np.ndarray:
     if is_traced:
         rule = KNOWN
     raise ConfigurationError(f"`{argument}` {rule}; got {shortened(values)}")
-
-
-def require_array(values: Any, argument: str) -> None:
-    """Raise for what NumPy would turn into an array of another meaning: a file's name, a table."""
-    if isinstance(values, str | os.PathLike):
-        rule = "must be an array; mrsa_jax.privacy.read_log reads a file"
-        require(False, argument, rule, str(values))
-    if is_table(values):
-        rule = ("must be an array; mrsa_jax.privacy.read_log(table).participation is that of a "
-                "table with rounds and clients")  # fmt: skip
-        require(False, argument, rule, type(values).__name__)
 
 
 def _is_exact(dtype: Any) -> bool:

@@ -83,7 +83,7 @@ def run_watch(config: WatchConfig) -> int:
     if not config.file.exists():
         _warn(f"{config.file} is not there yet: waiting for it")
     from mrsa_jax.live import Gate
-    from mrsa_jax.live._watch import Kept, watch
+    from mrsa_watch._watch import Kept, watch
 
     gate = Gate(config.fail_below, config.fail_below_hidden, config.effort)
     is_below, is_plain = False, False

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import hetero, privacy, selection
-from mrsa_jax._core.arrays import as_integers, check_integers, host_array, is_table
+from mrsa_jax._core.arrays import as_integers, check_integers, host_array
 from mrsa_jax._core.checks import check_count
 from mrsa_jax._core.errors import require
+from mrsa_watch._base.tables import is_table
 
 
 class Sums(NamedTuple):

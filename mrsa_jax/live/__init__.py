@@ -1,6 +1,6 @@
 """Logs of running systems: recorders of who is in each learnt sum, and readers that follow them.
 
-The format is `mrsa_jax.privacy.logs`' participation log, JSON Lines, which `mrsa-jax audit` reads.
+The format is `mrsa_watch.logs`' participation log, JSON Lines, which `mrsa-jax audit` reads.
 Adapters of other systems are modules of their own, imported by who has the system.
 """
 

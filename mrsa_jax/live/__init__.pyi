@@ -1,3 +1,7 @@
-from ._follow import follow as follow
-from ._gate import Gate as Gate, GateAnswer as GateAnswer, GateState as GateState
-from ._recorder import Recorder as Recorder
+from mrsa_watch import (
+    Gate as Gate,
+    GateAnswer as GateAnswer,
+    GateState as GateState,
+    Recorder as Recorder,
+    follow as follow,
+)

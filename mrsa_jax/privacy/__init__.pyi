@@ -1,3 +1,5 @@
+from mrsa_watch import ParticipationLog as ParticipationLog, read_log as read_log
+
 from ._audit import audit as audit, audit_steps as audit_steps
 from ._audit_found import Audit as Audit, Gate as Gate
 from ._certificate import certificate as certificate
@@ -23,4 +25,3 @@ from ._trajectory import weak_privacy_trajectory as weak_privacy_trajectory
 from ._unweighted import unweighted_group as unweighted_group
 from ._weak import weak_privacy as weak_privacy
 from ._weights import integer_weights as integer_weights
-from .logs import ParticipationLog as ParticipationLog, read_log as read_log

@@ -18,7 +18,7 @@ from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
 from mrsa_jax.privacy._weights import as_history, as_log
-from mrsa_jax.privacy.logs import ParticipationLog
+from mrsa_watch.logs import ParticipationLog
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
 _PLAIN, _JOINING = "plain sums", "who exposes whom"

@@ -23,8 +23,8 @@ from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
 from mrsa_jax.privacy._unweighted import UnweightedGroup
 from mrsa_jax.privacy._weak import WeakPrivacy
-from mrsa_jax.privacy.logs import ParticipationLog
 from mrsa_jax.privacy.solver import Progress
+from mrsa_watch.logs import ParticipationLog
 
 # ---- What an audit says of who exposes whom by joining the server.
 

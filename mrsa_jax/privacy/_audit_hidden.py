@@ -16,7 +16,7 @@ from mrsa_jax._core.untrusted import printable
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._weights import as_history
-from mrsa_jax.privacy.logs import ParticipationLog
+from mrsa_watch.logs import ParticipationLog
 
 _MOST_NOTED, _MOST_TOLD = 5, 3
 _MOST_MULTIPLIED = 10**12  # of float64 numbers: a minute on two cores

@@ -20,7 +20,7 @@ from jaxtyping import Array
 from mrsa_jax._core.arrays import check_integers, host_array
 from mrsa_jax._core.errors import require
 from mrsa_jax.privacy._weights import as_history
-from mrsa_jax.privacy.logs import ParticipationLog
+from mrsa_watch.logs import ParticipationLog
 
 
 def check_coalition(coalition: Any, num_clients: int) -> tuple[int, ...]:

@@ -16,13 +16,14 @@ from jaxtyping import Array, Int32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, chosen_form, is_traced, within_memory
-from mrsa_jax._core.prime import PRIMES, draw_primes, enough_primes, fields, minor_bits
+from mrsa_jax._core.prime import PRIMES, fields, minor_bits
 from mrsa_jax._core.residues import residues
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy import _exposure_wide
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._exposure_xla import first_rounds
 from mrsa_jax.privacy.solver import column_codes
+from mrsa_watch._base.primes import draw_primes, enough_primes
 
 # In flight for each entry of a history and prime: residues before and after a round.
 _BYTES_AN_ENTRY = 8

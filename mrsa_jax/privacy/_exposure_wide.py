@@ -20,9 +20,10 @@ from jaxtyping import Array
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.prime import draw_primes, enough_primes, minor_bits
+from mrsa_jax._core.prime import minor_bits
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy.solver import reduced_echelon, residues_of
+from mrsa_watch._base.primes import draw_primes, enough_primes
 
 _VECTORS = 2  # of the kernel for each prime: chance 2**-60 that a client is zero in both
 _LIMB = 16

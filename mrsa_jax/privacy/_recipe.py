@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.untrusted import cell, printable
-from mrsa_jax.privacy.logs import ParticipationLog
+from mrsa_watch.logs import ParticipationLog
 
 _MOST_NAMES = 10
 _MOST_TERMS = 12

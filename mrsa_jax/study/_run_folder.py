@@ -18,7 +18,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax._core.compile_cache import locked
 from mrsa_jax._core.errors import (
     ConfigurationError,
     MrsaError,
@@ -42,6 +41,7 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._load import to_toml
+from mrsa_watch._base.locks import locked
 
 _FAMILIES: dict[str, Mapping[str, Any]] = {
     "scheme": schemes.ROWS,

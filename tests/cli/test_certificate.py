@@ -13,8 +13,8 @@ import time
 
 import pytest
 
-from mrsa_jax import mrsa_check
 from mrsa_jax.cli import main
+from mrsa_watch import mrsa_check
 
 QUICK = ["--effort", "0.01"]
 CHECKER = pathlib.Path(mrsa_check.__file__)

@@ -10,7 +10,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.live._chooser import Chooser
-from mrsa_jax.live._register import Register
+from mrsa_watch._register import Register
 
 SCHEMES = (
     "batch_partitioning:3", "crossing_partitions:2", "bernoulli:0.4", "poisson:0.3:0.6",

@@ -108,8 +108,8 @@ def test_files_that_do_something_else_than_grow(
 
 
 def test_a_line_beyond_the_bound(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrsa_jax.live._follow.MOST_LINE_BYTES", 100)
-    monkeypatch.setattr("mrsa_jax.live._follow._CHUNK_BYTES", 50)
+    monkeypatch.setattr("mrsa_watch._follow.MOST_LINE_BYTES", 100)
+    monkeypatch.setattr("mrsa_watch._follow._CHUNK_BYTES", 50)
     path.write_bytes(b"x" * 101)
     with pytest.raises(ConfigurationError, match="`path` must have lines of at most 100 bytes"):
         list(follow(path, poll_seconds=None))

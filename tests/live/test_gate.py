@@ -17,10 +17,10 @@ import row_space_oracle as oracle
 from flint import fmpz
 
 from mrsa_jax import ConfigurationError, MrsaError, live, privacy
-from mrsa_jax._core.prime import draw_wide_primes, wide_error_bits
-from mrsa_jax.live import _history, _leave_out, _leverages
-from mrsa_jax.live._rows import Row
 from mrsa_jax.modular import rank_trajectory
+from mrsa_watch import _history, _leave_out, _leverages
+from mrsa_watch._base.primes import draw_wide_primes, wide_error_bits
+from mrsa_watch._rows import Row
 
 Matrix = list[list[int]]
 

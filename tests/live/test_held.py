@@ -16,7 +16,7 @@ from mrsa_jax import ConfigurationError
 from mrsa_jax._core.errors import StoreError
 from mrsa_jax.live import Recorder
 from mrsa_jax.privacy import read_log
-from mrsa_jax.privacy.logs import LineParser
+from mrsa_watch.logs import LineParser
 
 
 def _recorder(path: pathlib.Path) -> Recorder:

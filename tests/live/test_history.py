@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from mrsa_jax.live._history import History
-from mrsa_jax.live._leverages import Rest
-from mrsa_jax.live._rows import Classes, Row
+from mrsa_watch._history import History
+from mrsa_watch._leverages import Rest
+from mrsa_watch._rows import Classes, Row
 
 
 def test_error_bits_count_all_that_is_decided() -> None:

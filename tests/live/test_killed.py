@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from mrsa_jax.privacy import read_log
-from mrsa_jax.privacy.logs import LineParser
+from mrsa_watch.logs import LineParser
 
 MOMENTS = 10
 # Each child records rounds without end and says each one that was confirmed; it is killed a little

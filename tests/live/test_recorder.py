@@ -22,7 +22,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, MrsaError
 from mrsa_jax.live import Recorder
-from mrsa_jax.privacy.logs import LineParser, SumLine
+from mrsa_watch.logs import LineParser, SumLine
 
 
 def _recorder(path: pathlib.Path, **settings: Any) -> Recorder:

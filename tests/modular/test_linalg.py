@@ -15,9 +15,10 @@ import mrsa_jax as mj
 from mrsa_jax._core import prime as prime_field
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import compiling_for
-from mrsa_jax._core.prime import NUM_PRIMES, PRIMES, draw_primes, enough_primes, error_bits
+from mrsa_jax._core.prime import PRIMES
 from mrsa_jax.modular import _blocked, _linalg, _open_ranks, _ranks, rank, rank_trajectory
 from mrsa_jax.modular._linalg import is_in_row_space
+from mrsa_watch._base.primes import NUM_PRIMES, draw_primes, enough_primes, error_bits
 
 
 def exact_rank(rows) -> int:

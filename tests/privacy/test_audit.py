@@ -16,7 +16,7 @@ import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.privacy import ParticipationLog, Recipe, audit, first_exposure, hidden_among
 from mrsa_jax.privacy._weak import WeakPrivacy
-from mrsa_jax.privacy.logs import integer_rows
+from mrsa_watch.logs import integer_rows
 
 # Rounds 3 and 9 minus round 12 is client 41 alone.
 LOG = ParticipationLog(

@@ -14,7 +14,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, privacy
 from mrsa_jax.privacy import ParticipationLog, _audit_hidden, audit, audit_steps
-from mrsa_jax.privacy.logs import integer_rows
+from mrsa_watch.logs import integer_rows
 
 PHI = NormalDist().cdf
 

@@ -17,8 +17,8 @@ import pytest
 import row_space_oracle as oracle
 from weak_families import FAMILIES
 
-from mrsa_jax import mrsa_check
 from mrsa_jax.privacy import ParticipationLog, _certificate_claims, audit, certificate, read_log
+from mrsa_watch import mrsa_check
 
 # All that may have no short proof where searches are small.
 UNPROVEN = (

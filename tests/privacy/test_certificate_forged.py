@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from mrsa_jax import mrsa_check
+from mrsa_watch import mrsa_check
 
 LOG = b"round,client\n1,anna\n1,bob\n2,anna\n2,bob\n"
 READING = {"layout": "long", "delimiter": ",", "header": 1, "columns": ["round", "client", None],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mrsa_jax import mrsa_check
+from mrsa_watch import mrsa_check
 
 LOG = b"a,b,c\n1,1,0\n0,1,1\n"
 BLOCKS = b"a,b,c,d,e,f\n1,1,1,0,0,0\n0,0,0,1,1,1\n"

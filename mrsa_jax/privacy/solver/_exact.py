@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from mrsa_jax._core.prime import draw_primes
 from mrsa_jax._core.residues import host_residues
+from mrsa_watch._base.primes import draw_primes
 
 
 def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mrsa_jax._core.prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import (
     collapse,
     column_codes,
@@ -23,6 +22,7 @@ from mrsa_jax.privacy.solver._exact import (
     log2_length,
     residues_of,
 )
+from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
 # What is not proven about one history errs with a chance below 2**-40.
 AUDIT_BITS = 40

@@ -14,7 +14,6 @@ import secrets
 
 import numpy as np
 
-from mrsa_jax._core.prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import (
     Groups,
     independent_rows,
@@ -27,6 +26,7 @@ from mrsa_jax.privacy.solver._exact import (
 )
 from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT, product
 from mrsa_jax.privacy.solver._space import Vector
+from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
 _AXES = 3
 _MOST_PAIRS = 16

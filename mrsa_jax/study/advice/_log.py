@@ -13,7 +13,7 @@ import numpy as np
 from mrsa_jax import privacy
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.statistics import binomial_interval, half_interval
-from mrsa_jax.privacy.logs import LineParser, SumLine, sums_of
+from mrsa_watch.logs import LineParser, SumLine, sums_of
 
 _MOST_BYTES = 2**31  # of a participation log
 _BEFORE, _AFTER = "setup", "unmask"  # lost before anything is shared; lost when already in the sum

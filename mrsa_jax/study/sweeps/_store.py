@@ -21,7 +21,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from mrsa_jax._core.compile_cache import locked, unlock
 from mrsa_jax._core.errors import (
     ConfigurationError,
     OutputExistsError,
@@ -35,6 +34,7 @@ from mrsa_jax.study._run_folder import changes, read_json, write_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_jax.study.sweeps._chunks import CellArray
+from mrsa_watch._base.locks import locked, unlock
 
 _MANIFEST = "study.json"
 _SOURCE = "study.toml"

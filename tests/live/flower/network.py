@@ -21,7 +21,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from mrsa_jax.privacy.logs import LineParser, SumLine
+from mrsa_watch.logs import LineParser, SumLine
 
 logging.getLogger("flwr").setLevel(logging.CRITICAL)
 STAGES = {

@@ -164,7 +164,7 @@ def test_rounds_wait_for_nodes(path: pathlib.Path, kind: Any,
         network.nodes = list(NODES)
         return True
 
-    monkeypatch.setattr("mrsa_jax.live.flower._strategies.time.sleep", join)
+    monkeypatch.setattr("mrsa_watch.flower._strategies.time.sleep", join)
     monkeypatch.setattr("flwr.server.client_manager.SimpleClientManager.wait_for", join)
     _play(path, network, 1, kind)
     assert sums(path)[0][1] == "learnt"

@@ -12,8 +12,8 @@ import pytest
 
 from mrsa_jax import ConfigurationError, live
 from mrsa_jax.privacy import integer_weights
-from mrsa_jax.privacy.logs import TORN, LineParser, SumLine
-from mrsa_jax.privacy.logs._jsonl import STAGES
+from mrsa_watch.logs import TORN, LineParser, SumLine
+from mrsa_watch.logs._jsonl import STAGES
 
 HEADER = {
     "format": "mrsa-jax participation log", "version": 1, "system": "a system 1.0",
@@ -148,7 +148,7 @@ def test_a_sum_needs_a_header_above_it() -> None:
 
 
 def test_a_line_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrsa_jax.privacy.logs._json.MOST_LINE_BYTES", 200)
+    monkeypatch.setattr("mrsa_watch.logs._json.MOST_LINE_BYTES", 200)
     with pytest.raises(
         ConfigurationError, match="expected a line of at most 200 bytes; found 1000"
     ):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import row_space_oracle as oracle
 
-from mrsa_jax._core.prime import draw_primes
 from mrsa_jax.privacy import weak_privacy
 from mrsa_jax.privacy.solver import (
     Groups,
@@ -21,6 +20,7 @@ from mrsa_jax.privacy.solver import (
     ranks_of,
     support_of,
 )
+from mrsa_watch._base.primes import draw_primes
 
 SOLVER = "mrsa_jax.privacy.solver"
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, DataNotFoundError, live, study
-from mrsa_jax.privacy.logs import FORMAT
 from mrsa_jax.study.advice import Rate
 from mrsa_jax.study.advice._log import measure_log
+from mrsa_watch.logs import FORMAT
 
 HEADER = {"format": FORMAT, "version": 1, "system": "s", "aggregation": "secagg+",
           "pseudonyms": None, "run": 0}  # fmt: skip

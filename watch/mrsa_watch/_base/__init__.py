@@ -1,0 +1,1 @@
+"""What the log, the gate and `mrsa_jax` build on."""

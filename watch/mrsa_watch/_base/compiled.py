@@ -1,0 +1,278 @@
+"""Compiled loops for exact searches on the CPU.
+
+XLA splits the small, branching steps of an elimination or an enumeration over threads and loses
+most of its time there; such loops are compiled by numba instead. Modules of compiled loops are
+imported only by the functions that use them, so that the package starts without numba.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import operator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+import numpy as np
+from numba.core import ir, types as _types
+from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, LoweringPass, register_pass
+from numba.core.dispatcher import Dispatcher
+from numba.core.errors import TypingError
+from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+
+# ---- Compiles loops once, and refuses those in which uint64 meets signed integers, or a float
+# unasked.
+#
+# numba compiles a loop again for every type that it meets. Where int64 meets uint64, products
+# turn signed and comparisons are made in float64: residues of 61 bits lose their last digits in
+# silence. Such a loop does not compile here, and none is loaded that was compiled without this
+# check, or with other loops or constants than today's.
+#
+# Import inside functions only (see `loops`).
+
+types: Any = _types  # its stubs know half of it
+_COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+_DIVISIONS = (operator.truediv, operator.itruediv)
+_MAKERS = (np.full, np.full_like)  # a size is no part of what they hold
+
+
+def _parts(source: Any) -> Iterator[Any]:
+    """Yield the types of the numbers that something of a type holds."""
+    if isinstance(source, types.BaseTuple):
+        for part in source:
+            yield from _parts(part)
+    elif isinstance(source, types.Optional):
+        yield from _parts(source.type)
+    elif isinstance(source, types.Array | types.List | types.Set):
+        yield from _parts(source.dtype)
+    elif isinstance(source, types.Number | types.Boolean):
+        yield source
+
+
+def _is_unsigned(part: Any) -> bool:
+    return isinstance(part, types.Integer) and not part.signed
+
+
+def _is_wide(part: Any) -> bool:
+    return _is_unsigned(part) and part.bitwidth == 64
+
+
+def _is_mixed(operation: Any, sources: Iterable[Any]) -> bool:
+    """Return whether uint64 meets what is not unsigned; a comparison with a constant is exact."""
+    met = [part for source in sources for part in _parts(source)]
+    if operation in _COMPARISONS:
+        met = [part for part in met if not _is_small_constant(part)]
+    return any(map(_is_wide, met)) and not all(map(_is_unsigned, met))
+
+
+def _is_small_constant(part: Any) -> bool:
+    return isinstance(part, types.IntegerLiteral) and 0 <= part.literal_value < 2**53
+
+
+def _is_lost(target: Any, sources: Iterable[Any]) -> bool:
+    """Return whether a float is made of uint64, or of nothing but integers."""
+    own = [source for source in sources if source is not types.undefined]
+    if isinstance(target, types.BaseTuple):
+        tuples = [source for source in own if isinstance(source, types.BaseTuple)]
+        return any(_is_lost(part, [each[k] for each in tuples]) for k, part in enumerate(target))
+    is_whole = bool(own) and all(isinstance(source, types.Integer) for source in own)
+    return isinstance(target, types.Float) and (is_whole or any(map(_is_wide, own)))
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _IntegersStay(AnalysisPass):
+    _name = "integers_stay"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Raise where an operation, a call, a variable or the result mixes or loses integers."""
+        typemap, returned = state.typemap, []
+        for block in state.func_ir.blocks.values():
+            for statement in block.find_insts(ir.Assign):
+                value, target = statement.value, typemap[statement.target.name]
+                if not isinstance(value, ir.Expr):
+                    continue
+                sources = [typemap[var.name] for var in value.list_vars()]
+                if value.op == "cast":
+                    returned += sources
+                elif _is_refused(value, typemap, target, sources):
+                    raise TypingError(_message(sources), loc=statement.loc)
+        if _is_lost(state.return_type, returned):
+            raise TypingError(_message(returned), loc=state.func_ir.loc)
+        return False
+
+
+def _is_refused(value: Any, typemap: Any, target: Any, sources: list[Any]) -> bool:
+    if value.op in ("binop", "inplace_binop"):
+        if value.fn in _DIVISIONS:
+            return False
+        return _is_mixed(value.fn, sources) or _is_lost(target, sources)
+    if value.op == "call":  # of a function such as min or np.where, not of a type
+        function = typemap[value.func.name]
+        is_known = isinstance(function, types.Function) and function.typing_key not in _MAKERS
+        return is_known and _is_mixed(None, sources)
+    if value.op in ("build_list", "build_set"):
+        return _is_mixed(None, sources)
+    return value.op == "phi" and _is_lost(target, sources)
+
+
+def _message(sources: Iterable[Any]) -> str:
+    met = ", ".join(dict.fromkeys(str(part) for own in sources for part in _parts(own)))
+    return f"integers must be of one kind in a compiled loop; {met} meet"
+
+
+class IntegerCompiler(CompilerBase):
+    """numba's own compiler, and the check after its inference of types."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the passes."""
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_IntegersStay, NopythonTypeInference)
+        passes.finalize()
+        return [passes]
+
+
+class _Part(JITCodeLibrary):
+    """Code that is only a part of other loops': they optimise it and make machine code of it."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _BeginPart(LoweringPass):
+    _name = "begin_part"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Let the code be lowered into a library of its own that nothing is made of yet."""
+        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _OfferPart(LoweringPass):
+    _name = "offer_part"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Let other loops find the code; there is nothing that Python could call."""
+        lowered = state["cr"]
+        name = object()
+        state.targetctx.insert_user_function(name, lowered.fndesc, [state.library])
+        state["cr"] = lowered._replace(cfunc=name)
+        return True
+
+
+class PartCompiler(IntegerCompiler):
+    """Compiles what loops call: once for each loop that it is part of, not by itself as well."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the passes."""
+        (passes,) = super().define_pipelines()
+        self.state.flags.no_compile = True
+        passes.add_pass_after(_BeginPart, _IntegersStay)
+        passes.add_pass_after(_OfferPart, NativeLowering)
+        passes.finalize()
+        return [passes]
+
+
+def call_by_part(loop: Any, part: Any) -> None:
+    """Let other loops that call a loop take its part, compiled once for each kind of integer.
+
+    A constant among the arguments is a type of its own to numba, which would compile it again.
+    """
+
+    def template(args: Any, kws: Any) -> Any:
+        named = {name: types.unliteral(each) for name, each in kws.items()}
+        return part.get_call_template(tuple(map(types.unliteral, args)), named)
+
+    def add(result: Any) -> None:  # without an entry for Python
+        part.overloads[tuple(result.signature.args)] = result
+
+    loop.part, part.add_overload = part, add
+    loop.get_call_template, loop.get_overload = template, part.get_overload
+
+
+class LoopCache(FunctionCache):
+    """numba's own cache of machine code, but for entries that this check or a change makes void.
+
+    numba looks at a function's own file alone; loops that it calls and constants from elsewhere
+    are part of its machine code as well.
+    """
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return (*super()._index_key(sig, codegen), _CHECK, self._digest)
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        parts = sorted(_compiled_in(self._py_func, {}).values())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+_CHECK = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
+
+
+def _compiled_in(function: Any, found: dict[Any, str]) -> dict[Any, str]:
+    """Return what a function's machine code is made of: its own code, and that of all it calls."""
+    if function not in found:
+        own, names = _code(function.__code__)
+        known = {name: function.__globals__.get(name) for name in sorted(set(names))}
+        found[function] = own + "".join(
+            f"; {name} {type(value).__name__} {value!r}" for name, value in known.items()
+            if isinstance(value, int | float | str | tuple | np.generic)
+        )  # fmt: skip
+        for value in known.values():
+            if isinstance(value, Dispatcher):
+                _compiled_in(value.py_func, found)
+    return found
+
+
+def _code(code: CodeType) -> tuple[str, list[str]]:
+    """Return bytecode with its constants, and the names that it uses."""
+    text, names = f"{code.co_name} {code.co_code.hex()}", list(code.co_names)
+    for value in code.co_consts:
+        own, more = _code(value) if isinstance(value, CodeType) else (repr(value), [])
+        text, names = f"{text}, {own}", names + more
+    return text, names
+
+
+# ---- Compiled loops for exact searches on the CPU.
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a function of NumPy arrays and integers; it runs without Python's lock.
+
+    The machine code is kept between runs, beside the source or in `NUMBA_CACHE_DIR`. It holds all
+    that the function calls: a loop called by another is a part of that one's machine code, and has
+    its own only once Python calls it. Arguments of other types compile the function anew; types
+    whose integers would meet in a float (int64 and uint64) raise numba's `TypingError` instead.
+
+    Raises:
+        ConfigurationError: If numba is not there.
+    """
+    import numba
+
+    # A type checker may have wrapped the function on import; the loop itself is compiled.
+    own = inspect.unwrap(function)
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    loop = numba.njit(own, pipeline_class=IntegerCompiler, **settings)
+    settings["no_cpython_wrapper"] = True
+    call_by_part(loop, numba.njit(own, pipeline_class=PartCompiler, **settings))
+    loop._cache = LoopCache(loop.py_func)
+    return loop

@@ -1,0 +1,289 @@
+"""A history that grows by one learnt sum at a time, and what it leaks after each."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_watch._base.errors import MrsaError
+from mrsa_watch._base.primes import draw_wide_primes, wide_error_bits
+from mrsa_watch._leverages import Kernel, Leverages, Rest, Step
+from mrsa_watch._rows import Classes, Row, Rows
+
+_NUM_PRIMES = 2
+_MOST_ENTRIES = 10**8  # of a matrix that is searched
+_MOST_BY_BALLS = 10**5  # rows x rows x (rows + clients): some tenths of a second
+_ABOVE = np.nextafter(1.0, 2.0)
+
+Search = Callable[[np.ndarray], tuple[int, int]]  # rows -> lower and upper bound on weak T
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """What a history leaks.
+
+    Attributes:
+        lower: No combination of the sums involves fewer clients.
+        upper: Some combination involves so many.
+        strong: The fewest clients who only ever move together.
+        exposed: bool `[clients]`.
+        hidden: As in one sum of how many each is hidden, float64 `[clients]`; None where it was
+            not asked for, or where floats do not know it to nine digits.
+        is_searched: Whether bounds that cost little left weak T open, so that it was searched.
+    """
+
+    lower: int
+    upper: int
+    strong: int
+    exposed: np.ndarray
+    hidden: np.ndarray | None
+    is_searched: bool = False
+
+    @property
+    def least(self) -> int | None:
+        """The client who is hidden worst."""
+        return None if self.hidden is None else int(np.argmin(self.hidden))
+
+
+class _Light(NamedTuple):
+    """What light combinations say: weak T's bounds, and who is exposed."""
+
+    lower: int
+    upper: int
+    exposed: np.ndarray
+
+
+class History:
+    """The sums so far, of clients by their numbers.
+
+    Attributes:
+        names: Clients in the order in which they came.
+        rank: Independent sums.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[Hashable] = []
+        self.numbers: dict[Hashable, int] = {}
+        self._rows = Rows()
+        self.classes = Classes()
+        self._leverages = Leverages()
+        self._kernels = [Kernel(prime) for prime in draw_wide_primes(_NUM_PRIMES)]
+        self._minor_bits = 0.0
+        self._upper: int | None = None
+        self._is_broken = False
+
+    @property
+    def rank(self) -> int:
+        """How many sums are no combinations of earlier ones."""
+        return len(self._rows.rows)
+
+    @property
+    def error_bits(self) -> int:
+        """K such that something that was ever said of weak T or exposure is wrong below 2**-K.
+
+        A rank that is too small, a client wrongly alone, two classes of all that there ever were
+        wrongly parallel: the primes err in one, or random vectors agree by chance.
+        """
+        cases = 1 + len(self.names) + len(self.classes.sizes) ** 2
+        by_chance = int(2 * 59 - np.log2(cases)) - 1
+        return min(wide_error_bits(self._minor_bits, _NUM_PRIMES, cases), by_chance)
+
+    def fresh(self, names: list[Hashable]) -> list[Hashable]:
+        """Return who has no number, in order: floats' last digits hang on how clients are told."""
+        return sorted((name for name in names if name not in self.numbers), key=str)
+
+    def join(self, names: list[Hashable]) -> None:
+        """Give clients numbers who have none."""
+        for name in self.fresh(names):
+            self.numbers[name] = len(self.names)
+            self.names.append(name)
+        count = len(self.names)
+        self.classes.join(count)
+        self._leverages.join(count)
+        for kernel in self._kernels:
+            kernel.join(count)
+
+    def adds(self, row: Row) -> bool:
+        """Return whether a row, of known clients or not, is no combination of those so far."""
+        self._refuse_if(self._is_broken)
+        vectors = self._extended(row)
+        seen = [kernel.seen(row, own).any()
+                for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
+        return any(seen)
+
+    def add(self, row: Row) -> bool:
+        """Take a row of known clients; return whether it says anything new."""
+        if not self.adds(row):
+            return False
+        rest = self._leverages.rest(self._rows, row)
+        for place in range(_NUM_PRIMES):
+            step = self._step(self._kernels[place], row, _by_size(rest))
+            if step is None:  # the prime divides what the other does not
+                self._kernels[place], step = self._drawn_again(row, rest)
+            self._kernels[place].take(row, step)
+        bounds = [len(row.places), *self._differences(row, rest)]
+        self._upper = min(bounds) if self._upper is None else min(self._upper, *bounds)
+        self._minor_bits += row.bits + 1e-6
+        self.classes = self.classes.split(row)
+        self._leverages.take(rest)
+        self._rows.append(row)
+        return True
+
+    def _refuse_if(self, is_broken: bool) -> None:
+        """Raise, then and at every later call, where figures contradict each other."""
+        if is_broken:
+            self._is_broken = True
+            raise MrsaError(
+                "the figures of this history contradict each other, so no sum may be learnt on "
+                "their word: this is a fault of mrsa-jax; audit the log with mrsa-jax audit"
+            )
+
+    def _step(self, kernel: Kernel, row: Row, pivots: Iterator[int]) -> Step | None:
+        if not kernel.seen(row).any():
+            return None
+        steps = (kernel.step(self._rows, row, pivot) for pivot in pivots)
+        return next((step for step in steps if step is not None), None)
+
+    def _drawn_again(self, row: Row, rest: Rest) -> tuple[Kernel, Step]:
+        """Return a kernel modulo another prime that takes all rows and this one, and its step."""
+        while True:
+            kernel = Kernel(*draw_wide_primes(1, [kernel.value for kernel in self._kernels]))
+            kernel.join(len(self.names))
+            for old in self._rows.rows:
+                step = self._step(kernel, old, iter(old.places.tolist()))
+                step = step or self._step(kernel, old, iter(range(len(self.names))))
+                if step is None:
+                    break
+                kernel.take(old, step)
+            else:
+                step = self._step(kernel, row, _by_size(rest))
+                if step is not None:
+                    return kernel, step
+
+    def _differences(self, row: Row, rest: Rest) -> list[int]:
+        """Return how many clients are in the lightest difference of a row from one before."""
+        is_plain = self._rows.held[: self.rank] < 0
+        if row.weights is not None or not is_plain.any():
+            return []
+        sizes = len(row.places) + np.diff(self._rows.starts[: self.rank + 1])
+        return [int((sizes - 2 * rest.overlaps)[is_plain].min())]
+
+    def figures(self, search: Search | None = None, target: int = 0) -> Figures:
+        """Return what the sums so far leak; there must be one.
+
+        Args:
+            search: Narrows weak T where cheap bounds do not say whether it is at least `target`.
+            target: As for `search`.
+        """
+        light = self._light(self.classes, None)
+        upper = min(light.upper, self._upper or light.upper)
+        found = self._searched(light._replace(upper=upper), self.classes, None, search, target)
+        self._upper = found.upper
+        return dataclasses.replace(found, hidden=self._hidden(None, None, found.exposed))
+
+    def figures_with(self, row: Row, search: Search | None, target: int) -> Figures:
+        """Return what would leak with one more row that adds to them; hidden is left out."""
+        classes = Classes(self.classes.of.copy(), self.classes.sizes)
+        classes.join(int(row.places[-1]) + 1)
+        classes = classes.split(row)
+        light = self._light(classes, row)
+        upper = min(light.upper, len(row.places), self._upper or light.upper)
+        return self._searched(light._replace(upper=upper), classes, row, search, target)
+
+    def hidden_with(self, rows: list[Row], exposed: list[np.ndarray]) -> list[np.ndarray | None]:
+        """Return how well each would be hidden with one more row, for several of them."""
+        most = max([len(self.names), *(int(row.places[-1]) + 1 for row in rows)])
+        rests = self._leverages.rests(self._rows, rows, most)
+        return [self._hidden(*each) for each in zip(rows, rests, exposed, strict=True)]
+
+    def _hidden(self, row: Row | None, rest: Rest | None, exposed: np.ndarray) -> np.ndarray | None:
+        is_accurate = self._leverages.is_accurate(rest)
+        if not is_accurate and not exposed.any():
+            return self._by_balls(row)
+        values = np.zeros(len(exposed))
+        known = min(len(exposed), len(self._leverages.values))
+        values[:known] = self._leverages.values[:known]
+        if rest is not None:
+            values += rest.shares()[: len(exposed)]
+        found = np.full(len(exposed), np.inf)
+        np.divide(1.0, values, out=found, where=values > 0)
+        found = np.maximum(found, _ABOVE)
+        found[exposed] = 1.0
+        return found
+
+    def _by_balls(self, row: Row | None) -> np.ndarray | None:
+        """Return what floats do not know; None where it would take long."""
+        from mrsa_jax.privacy import hidden_among
+
+        rank, clients = self.rank + (row is not None), len(self.names)
+        if rank**2 * (rank + clients) > _MOST_BY_BALLS:
+            return None
+        matrix = self.matrix(row)
+        found = None if matrix is None else np.asarray(hidden_among(matrix))
+        return None if found is None or np.isnan(found).any() else np.maximum(found, _ABOVE)
+
+    def _extended(self, row: Row) -> list[np.ndarray]:
+        """Return the kernel vectors with columns for clients whom only a row knows."""
+        more = int(row.places[-1]) + 1 - len(self.names)
+        if more <= 0:
+            return [kernel.vectors for kernel in self._kernels]
+        return [np.concatenate([kernel.vectors, kernel.drawn(more)], axis=1)
+                for kernel in self._kernels]  # fmt: skip
+
+    def _light(self, classes: Classes, row: Row | None) -> _Light:
+        from mrsa_watch import _loops
+
+        count = len(classes.sizes)
+        vectors = [None] * _NUM_PRIMES if row is None else self._extended(row)
+        found = [kernel.keys(classes.of, count, row, own)
+                 for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
+        (first, one), (second, two) = found
+        alone = one & two
+        single, _, pair, _, _, triple = _loops.lightest(first, second, alone, classes.sizes)
+        in_use = np.sort(classes.sizes[classes.sizes > 0])
+        known = [weight for weight in (single, pair, triple) if weight >= 0]
+        lower = min(known, default=int(in_use[0]))  # none only if random numbers agree by chance
+        # rank conditions leave a vector on any classes one more than are not needed
+        corank = len(in_use) - self.rank - (row is not None)
+        self._refuse_if(corank < 0)
+        singleton = int(in_use[: corank + 1].sum())
+        upper = min([singleton, *(weight for weight in (single, pair) if weight >= 0)])
+        exposed = (alone & (classes.sizes == 1))[classes.of]
+        return _Light(lower, upper, exposed)
+
+    def _searched(
+        self, light: _Light, classes: Classes, row: Row | None, search: Search | None, target: int
+    ) -> Figures:
+        lower, upper, exposed = light
+        strong = int(classes.sizes[classes.sizes > 0].min())
+        is_open = search is not None and lower < target <= upper
+        if is_open and search is not None:
+            matrix = self.matrix(row)
+            if matrix is not None:
+                least, most = search(matrix)
+                lower, upper = max(lower, least), min(upper, most)
+        self._refuse_if(lower > upper)
+        return Figures(lower, upper, strong, exposed, None, is_open)
+
+    def matrix(self, row: Row | None = None) -> np.ndarray | None:
+        """Return the independent rows, and one more, as a matrix; None if it is too large."""
+        rows = [*self._rows.rows, *([] if row is None else [row])]
+        width = max(int(own.places[-1]) + 1 for own in rows)
+        if len(rows) * width > _MOST_ENTRIES:
+            return None
+        is_plain = all(own.weights is None for own in rows)
+        found: Any = np.zeros((len(rows), width), np.bool_ if is_plain else object)
+        for j, own in enumerate(rows):
+            found[j, own.places] = True if own.weights is None else own.weights
+        return found if is_plain else found + 0
+
+
+def _by_size(rest: Rest) -> Iterator[int]:
+    """Yield clients, those with most in a rest first; most often the first will do."""
+    size = np.abs(rest.values)
+    yield int(np.argmax(size))
+    yield from itertools.islice((int(i) for i in np.argsort(-size, kind="stable")), 1, None)

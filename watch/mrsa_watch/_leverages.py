@@ -1,0 +1,309 @@
+"""Leverages of a growing history: among how many clients each is hidden after every sum.
+
+With L the Cholesky factor of the rows' Gram matrix (rows of length 1), L^-1 P is orthonormal; the
+rest q of a new row beside P is r - P^T L^-T L^-1 P r, and adds q_i^2 / |q|^2 to client i's
+leverage. Floats err in q by the condition of L, so the rest is projected again until nothing comes
+of it (Gram and Schmidt, repeated); L's new row has the length of q itself for its corner and never
+a difference.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mrsa_watch._rows import Row, Rows, grown
+
+# ---- What a growing history cannot tell apart: random vectors of its kernel modulo a large prime.
+#
+# With S as many clients (pivots) as there are independent rows P, B = P[:, S] invertible and A its
+# inverse, a further row r is c P on S for c = r_S A; it is independent where some client s has
+# sigma = r_s - c P_s not 0, and s is the next pivot. The vector n with n_s = 1, n_S = -A P_s is in
+# the kernel of P, and r n = sigma; so w - (r w / sigma) n is in that of both for every w in the
+# kernel of P. It changes w at the pivots alone: where a kernel vector was drawn at random, a client
+# who is no pivot keeps its first number, and w stays a random vector of the kernel. A takes O(t^2)
+# products a row. Client i is exposed exactly where all kernel vectors are 0 at i, but for chance.
+
+VECTORS = 3  # two to compare, and one that a row asked about may use up
+_WORD = 1 << 64
+
+
+class Step(NamedTuple):
+    """What a new row does to a kernel; made by `Kernel.step`."""
+
+    pivot: int
+    by_row: np.ndarray
+    by_column: np.ndarray
+    unit: np.uint64
+
+
+class Kernel:
+    """Random kernel vectors of the rows so far, modulo one prime.
+
+    Attributes:
+        prime: uint64, odd and below 2**62.
+        vectors: uint64 `[VECTORS, clients]`, a column for every client that is known.
+    """
+
+    def __init__(self, prime: int) -> None:
+        self.value = prime
+        self.prime = np.uint64(prime)
+        self.inverse = np.uint64(pow(prime, -1, _WORD))
+        self.one = np.uint64(_WORD % prime)
+        self.vectors = np.zeros((VECTORS, 0), np.uint64)
+        self._rng = np.random.default_rng(secrets.randbits(128))
+        self._rank = 0
+        self._solver = np.zeros((0, 0), np.uint64)
+        self._pivots = np.zeros(0, np.int64)
+        self._pivot_of = np.zeros(0, np.int64)
+        self._weights = np.zeros(0, np.uint64)  # of the weighted rows, at `Rows.held`
+        self._num_held = 0
+
+    def drawn(self, count: int) -> np.ndarray:
+        """Return columns of so many clients whom no row has seen."""
+        return self._rng.integers(0, self.value, (VECTORS, count), np.uint64)
+
+    def join(self, count: int) -> None:
+        """Take in clients up to so many."""
+        more = count - self.vectors.shape[1]
+        if more > 0:
+            self.vectors = np.concatenate([self.vectors, self.drawn(more)], axis=1)
+            self._pivot_of = np.concatenate([self._pivot_of, np.full(more, -1)])
+
+    def residues(self, row: Row) -> np.ndarray:
+        """Return a row's weights as residues; none where all are 1."""
+        if row.weights is None:
+            return np.zeros(0, np.uint64)
+        kept = [weight * _WORD % self.value for weight in row.weights]
+        return np.asarray(kept, np.uint64)
+
+    def seen(self, row: Row, vectors: np.ndarray | None = None) -> np.ndarray:
+        """Return the row's products with kernel vectors: all 0 where it depends on the others."""
+        from mrsa_watch import _loops
+
+        vectors = self.vectors if vectors is None else vectors
+        return _loops.dots(row.places, self.residues(row), vectors, self.prime, self.inverse)
+
+    def step(self, rows: Rows, row: Row, pivot: int) -> Step | None:
+        """Return what the row does with a client as its pivot; None if that is none."""
+        from mrsa_watch import _loops
+
+        field = self.prime, self.inverse
+        own = self.residues(row)
+        by_row = _loops.from_pivots(
+            row.places, own, self._pivot_of, self._solver, self._rank, *field
+        )
+        right = _loops.column(
+            pivot, rows.starts, rows.held, rows.clients, self._weights, self._rank, self.one
+        )
+        at = int(np.searchsorted(row.places, pivot))
+        is_in = at < len(row.places) and row.places[at] == pivot
+        entry = 0 if not is_in else int(own[at] if len(own) else self.one)
+        left = (entry - int(_loops.product(by_row, right, *field))) % self.value
+        if left == 0:
+            return None
+        by_column = _loops.solved(self._solver, right, self._rank, *field)
+        # numba returns an int of Python, which is an int64 wherever it is passed next
+        unit = np.uint64(_loops.reciprocal(np.uint64(left), self.one, *field))
+        return Step(pivot, by_row, by_column, unit)
+
+    def take(self, row: Row, step: Step) -> None:
+        """Make the row the next one."""
+        from mrsa_watch import _loops
+
+        field = self.prime, self.inverse
+        rank = self._rank
+        seen = self.seen(row)
+        factors = np.asarray([_loops.times(own, step.unit, *field) for own in seen], np.uint64)
+        _loops.shift_kernel(
+            self.vectors, self._pivots, rank, step.pivot, step.by_column, factors, *field
+        )
+        self._solver = grown(self._solver, rank + 1, rank + 1)
+        _loops.grow(self._solver, rank, step.by_row, step.by_column, step.unit, *field)
+        self._pivots = grown(self._pivots, rank + 1)
+        self._pivots[rank] = step.pivot
+        self._pivot_of[step.pivot] = rank
+        own = self.residues(row)
+        self._weights = grown(self._weights, self._num_held + len(own))
+        self._weights[self._num_held : self._num_held + len(own)] = own
+        self._num_held += len(own)
+        self._rank = rank + 1
+
+    def keys(self, classes: np.ndarray, count: int, row: Row | None = None,
+             vectors: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        """Return a number for each class of clients, equal where classes are parallel.
+
+        Args:
+            classes: Class of each client, `[clients]`.
+            count: How many numbers of classes there are.
+            row: A row to be taken first, which no state of this kernel sees.
+            vectors: Kernel vectors to be used in place of its own.
+
+        Returns:
+            The keys, and which classes stand alone.
+        """
+        from mrsa_watch import _loops
+
+        field = self.prime, self.inverse
+        vectors = self.vectors if vectors is None else vectors
+        sums = _loops.class_sums(vectors, classes, count, self.prime)
+        seen = np.zeros(0, np.uint64) if row is None else self.seen(row, vectors)
+        if seen.any():
+            used = int(np.flatnonzero(seen)[-1])
+            unit = np.uint64(_loops.reciprocal(seen[used], self.one, *field))
+            others = [a for a in range(VECTORS) if a != used]
+            factors = [_loops.times(seen[a], unit, *field) for a in others]
+            rest = sums[others]
+            _loops.without(rest, np.asarray(factors, np.uint64), sums[used], *field)
+            sums = rest
+        keys = _loops.ratios(sums[0], sums[1], self.one, *field)
+        return keys, (sums == 0).all(axis=0)
+
+
+# ---- Leverages of a growing history: among how many clients each is hidden after every sum.
+
+_PASSES = 5
+_NOTHING = 1e-13  # of the rest's length: what a pass may still find in it
+# The length that a combination of rows of length 1 may have, made one long, for nine digits: floats
+# err by it as `privacy._orthonormal` says, where short rests alone do not tell.
+_LONGEST = 1e-9 * 2.0**53
+_ROUNDINGS = 8  # of a projection and its repetitions, a row
+_AT_ONCE = 16  # rows that are asked about
+
+
+class Rest(NamedTuple):
+    """What a row has beside those before it.
+
+    Attributes:
+        values: float64 `[clients]`.
+        along: Its part in the orthonormal rows, `[rank]`.
+        length: Of `values`.
+        growth: The length of the combination of rows of length 1 that `values` is, made one long.
+        overlaps: The row's products with the others, entries as `Rows` holds them: of two rows
+            without weights exactly how many clients are in both.
+    """
+
+    values: np.ndarray
+    along: np.ndarray
+    length: float
+    growth: float
+    overlaps: np.ndarray
+
+    def shares(self) -> np.ndarray:
+        """Return what it adds to each client's leverage."""
+        return (self.values / max(self.length, 1e-300)) ** 2
+
+
+class Leverages:
+    """Leverages after the rows so far.
+
+    Attributes:
+        values: float64 `[clients]`.
+    """
+
+    def __init__(self) -> None:
+        self.values = np.zeros(0)
+        self._growth = 0.0
+        self._lower = np.zeros((0, 0))
+        self._rank = 0
+
+    def is_accurate(self, rest: Rest | None) -> bool:
+        """Return whether floats know the leverages, with those of a rest, to nine digits."""
+        last = 0.0 if rest is None else rest.growth**2
+        rank = self._rank + (rest is not None)
+        # sums of so many products, in rows of which so many are of length 1; not where not a number
+        return bool(np.sqrt(self._growth + last) * (2 * _ROUNDINGS * max(1, rank)) <= _LONGEST)
+
+    def join(self, count: int) -> None:
+        """Take in clients up to so many."""
+        self.values = np.concatenate([self.values, np.zeros(max(0, count - len(self.values)))])
+
+    def rest(self, rows: Rows, row: Row) -> Rest:
+        """Return what a row has beside those before it."""
+        from mrsa_watch import _loops
+
+        rank, scales = self._rank, rows.scales[: self._rank]
+        lower = self._lower[:rank, :rank]
+        kept = rows.starts, rows.held, rows.clients, rows.values
+        rest = np.zeros(len(self.values))
+        rest[row.places] = row.floats
+        along, overlaps, combined = np.zeros(rank), np.zeros(rank), np.zeros(rank)
+        for count in range(_PASSES):
+            seen = _loops.inner_one(*kept, rank, rest)
+            overlaps = overlaps if count else seen
+            part = (seen * scales)[:, None]
+            _loops.solve_lower(lower, part)
+            if _loops.length(part[:, 0]) <= _NOTHING * _loops.length(rest):
+                break
+            along += part[:, 0]
+            _loops.solve_upper(lower, part)
+            combined += part[:, 0]
+            _loops.spread_one(*kept, part[:, 0] * scales, rest)
+        rest *= row.scale
+        length = float(_loops.length(rest))
+        growth = _growth(combined * row.scale, length)
+        return Rest(rest, along * row.scale, length, growth, overlaps)
+
+    def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
+        """Return the rests of rows that are only asked about, many at once.
+
+        Args:
+            rows: The rows so far.
+            asked: The others.
+            clients: How many clients there are with those whom only they know.
+        """
+        found: list[Rest] = []
+        for start in range(0, len(asked), _AT_ONCE):
+            found += self._block(rows, asked[start : start + _AT_ONCE], clients)
+        return found
+
+    def _block(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
+        from mrsa_watch import _loops
+
+        rank, scales = self._rank, rows.scales[: self._rank, None]
+        lower = self._lower[:rank, :rank]
+        kept = rows.starts, rows.held, rows.clients, rows.values
+        rest = np.zeros((clients, len(asked)))
+        for k, row in enumerate(asked):
+            rest[row.places, k] = row.floats
+        along, overlaps, combined = np.zeros((3, rank, len(asked)))
+        for count in range(_PASSES):
+            part = _loops.inner(*kept, rank, rest)
+            overlaps = overlaps if count else part.copy()
+            part *= scales
+            _loops.solve_lower(lower, part)
+            lengths = np.linalg.norm(rest, axis=0)
+            if (np.linalg.norm(part, axis=0) <= _NOTHING * lengths).all():
+                break
+            along += part
+            _loops.solve_upper(lower, part)
+            combined += part
+            _loops.spread(*kept, part * scales, rest)
+        units = np.asarray([row.scale for row in asked])
+        rest *= units
+        along *= units
+        combined *= units
+        lengths = np.linalg.norm(rest, axis=0)
+        return [
+            Rest(rest[:, k], along[:, k], float(lengths[k]),
+                 _growth(combined[:, k], float(lengths[k])), overlaps[:, k])
+            for k in range(len(asked))
+        ]  # fmt: skip
+
+    def take(self, rest: Rest) -> None:
+        """Make a row the next one, given what it has beside the others."""
+        rank = self._rank
+        self._lower = grown(self._lower, rank + 1, rank + 1)
+        self._lower[rank, :rank] = rest.along
+        self._lower[rank, rank] = max(rest.length, 1e-300)
+        self._rank = rank + 1
+        self.values = self.values + rest.shares()
+        self._growth += rest.growth**2
+
+
+def _growth(combined: np.ndarray, length: float) -> float:
+    """Return the length of a combination of rows, the last of them once, per length of its sum."""
+    return min(float(np.sqrt(1 + combined @ combined) / max(length, 1e-150)), 1e150)

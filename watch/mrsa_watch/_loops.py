@@ -1,0 +1,343 @@
+"""Compiled loops over a growing history: residues modulo a 61-bit prime, and floats.
+
+Residues are kept times 2**64 (Montgomery), so that a product takes no division. Sums run in one
+fixed order, so that a history that is read again gives the same floats to the last bit.
+
+Import inside functions only (see `_base.loops`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrsa_watch._base.loops import compiled
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # an odd number whose products look random: for places
+
+
+@compiled
+def _high(a, b):
+    """Return the upper 64 bits of the product of two words."""
+    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
+    middle = a1 * b0 + ((a0 * b0) >> _HALF)
+    other = a0 * b1 + (middle & _LOW)
+    return a1 * b1 + (middle >> _HALF) + (other >> _HALF)
+
+
+@compiled
+def times(a, b, prime, inverse):
+    """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
+    high = _high(a, b)
+    taken = _high(a * b * inverse, prime)
+    return high - taken if high >= taken else high + prime - taken
+
+
+@compiled
+def _plus(a, b, prime):
+    total = a + b
+    return total - prime if total >= prime else total
+
+
+@compiled
+def _minus(a, b, prime):
+    return a - b if a >= b else a + prime - b
+
+
+@compiled
+def reciprocal(a, one, prime, inverse):
+    """Return the residue whose product with `a` is one; 0 for 0."""
+    exponent = prime - np.uint64(2)
+    result, square = one, a
+    while exponent > _ZERO:
+        if exponent & _ONE:
+            result = times(result, square, prime, inverse)
+        square = times(square, square, prime, inverse)
+        exponent >>= _ONE
+    return result
+
+
+@compiled
+def dots(places, weights, vectors, prime, inverse):
+    """Return a row's products with vectors `[vectors, clients]`; no `weights` are all one."""
+    found = np.zeros(vectors.shape[0], np.uint64)
+    for a in range(vectors.shape[0]):
+        total = _ZERO
+        for k in range(places.shape[0]):
+            value = vectors[a, places[k]]
+            if weights.shape[0]:
+                value = times(value, weights[k], prime, inverse)
+            total = _plus(total, value, prime)
+        found[a] = total
+    return found
+
+
+@compiled
+def column(client, starts, held, clients, weights, rank, one):
+    """Return a client's residues in the first `rank` rows, whose clients are sorted."""
+    found = np.zeros(rank, np.uint64)
+    for j in range(rank):
+        low, high = starts[j], starts[j + 1]
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if clients[middle] < client:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and clients[low] == client:
+            found[j] = one if held[j] < 0 else weights[held[j] + low - starts[j]]
+    return found
+
+
+@compiled
+def from_pivots(places, weights, pivot_of, solver, rank, prime, inverse):
+    """Return the row that gives these entries at the pivots, as a combination of the rows."""
+    found = np.zeros(rank, np.uint64)
+    for k in range(places.shape[0]):
+        place = pivot_of[places[k]]
+        if place >= 0:
+            for j in range(rank):
+                value = solver[place, j]
+                if weights.shape[0]:
+                    value = times(value, weights[k], prime, inverse)
+                found[j] = _plus(found[j], value, prime)
+    return found
+
+
+@compiled
+def solved(solver, right, rank, prime, inverse):
+    """Return `solver[:rank, :rank]` times a vector."""
+    found = np.zeros(rank, np.uint64)
+    for j in range(rank):
+        if right[j] != _ZERO:
+            for k in range(rank):
+                found[k] = _plus(found[k], times(solver[k, j], right[j], prime, inverse), prime)
+    return found
+
+
+@compiled
+def product(left, right, prime, inverse):
+    """Return the inner product of two vectors of residues."""
+    total = _ZERO
+    for j in range(left.shape[0]):
+        total = _plus(total, times(left[j], right[j], prime, inverse), prime)
+    return total
+
+
+@compiled
+def grow(solver, rank, by_row, by_column, unit, prime, inverse):
+    """Take one more row and pivot into the inverse of the rows at their pivots.
+
+    `by_column` is the inverse times the new pivot's column, `by_row` the new row times the
+    inverse, `unit` one over what is left at the corner.
+    """
+    for k in range(rank):
+        factor = times(by_column[k], unit, prime, inverse)
+        for j in range(rank):
+            step = times(factor, by_row[j], prime, inverse)
+            solver[k, j] = _plus(solver[k, j], step, prime)
+        solver[k, rank] = prime - factor if factor else factor
+    for j in range(rank):
+        factor = times(by_row[j], unit, prime, inverse)
+        solver[rank, j] = prime - factor if factor else factor
+    solver[rank, rank] = unit
+
+
+@compiled
+def shift_kernel(vectors, pivots, rank, pivot, by_column, factors, prime, inverse):
+    """Take from each kernel vector what a new row sees of it."""
+    for a in range(vectors.shape[0]):
+        vectors[a, pivot] = _minus(vectors[a, pivot], factors[a], prime)
+        for k in range(rank):
+            step = times(by_column[k], factors[a], prime, inverse)
+            vectors[a, pivots[k]] = _plus(vectors[a, pivots[k]], step, prime)
+
+
+@compiled
+def class_sums(vectors, classes, count, prime):
+    """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
+    found = np.zeros((vectors.shape[0], count), np.uint64)
+    for a in range(vectors.shape[0]):
+        for i in range(classes.shape[0]):
+            k = classes[i]
+            found[a, k] = _plus(found[a, k], vectors[a, i], prime)
+    return found
+
+
+@compiled
+def without(sums, factor, taken, prime, inverse):
+    """Subtract `factor` times the vector `taken` from each of `sums`, in place."""
+    for a in range(sums.shape[0]):
+        for k in range(sums.shape[1]):
+            sums[a, k] = _minus(sums[a, k], times(factor[a], taken[k], prime, inverse), prime)
+
+
+@compiled
+def ratios(top, bottom, one, prime, inverse):
+    """Return top / bottom; the prime itself where only the bottom is 0, and 0 where both are.
+
+    One inverse serves all (Montgomery's trick).
+    """
+    before = np.empty(top.shape[0], np.uint64)
+    running = one
+    for k in range(top.shape[0]):
+        before[k] = running
+        if bottom[k] != _ZERO:
+            running = times(running, bottom[k], prime, inverse)
+    running = reciprocal(running, one, prime, inverse)
+    found = np.empty(top.shape[0], np.uint64)
+    for k in range(top.shape[0] - 1, -1, -1):
+        if bottom[k] == _ZERO:
+            found[k] = prime if top[k] != _ZERO else _ZERO
+        else:
+            own = times(running, before[k], prime, inverse)
+            running = times(running, bottom[k], prime, inverse)
+            found[k] = times(top[k], own, prime, inverse)
+    return found
+
+
+@compiled
+def lightest(first, second, is_alone, sizes):
+    """Return what classes say of the lightest vectors, by their keys modulo two primes.
+
+    Classes with the same keys in both are parallel. Classes of size 0 are none.
+
+    Returns:
+        The weight of the lightest class alone and its number; of the lightest two parallel ones
+        and their numbers; and of the three lightest that are neither alone nor heavier than a
+        parallel one. -1 where there are none.
+    """
+    count = first.shape[0]
+    size = 16
+    while size < 2 * count:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    other = np.full(count, -1, np.int64)  # of a group's first class: its lightest
+    single, single_at = -1, -1
+    pair, left, right = -1, -1, -1
+    for k in range(count):
+        if sizes[k] == 0:
+            continue
+        if is_alone[k]:
+            if single < 0 or sizes[k] < single:
+                single, single_at = sizes[k], k
+            continue
+        place = ((first[k] ^ (second[k] * _SPREAD)) * _SPREAD) >> np.uint64(20)
+        at = np.int64(place) & (size - 1)
+        while table[at] >= 0 and (first[table[at]] != first[k] or second[table[at]] != second[k]):
+            at = (at + 1) & (size - 1)
+        if table[at] < 0:
+            table[at] = k
+            other[k] = k
+            continue
+        head = table[at]
+        best = other[head]
+        if pair < 0 or sizes[best] + sizes[k] < pair:
+            pair, left, right = sizes[best] + sizes[k], best, k
+        if sizes[k] < sizes[best]:
+            other[head] = k
+    low = np.full(3, np.iinfo(np.int64).max // 4, np.int64)
+    groups = 0
+    for k in range(count):
+        if other[k] >= 0:
+            groups += 1
+            own = sizes[other[k]]
+            for place in range(3):
+                if own < low[place]:
+                    own, low[place] = low[place], own
+    triple = low.sum() if groups >= 3 else -1
+    return single, single_at, pair, left, right, triple
+
+
+@compiled
+def inner(starts, held, clients, values, rank, vectors):
+    """Return the rows' products with vectors `[clients, vectors]`, as `[rows, vectors]`."""
+    found = np.zeros((rank, vectors.shape[1]))
+    for j in range(rank):
+        for k in range(starts[j], starts[j + 1]):
+            value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
+            for a in range(vectors.shape[1]):
+                found[j, a] += value * vectors[clients[k], a]
+    return found
+
+
+@compiled
+def inner_one(starts, held, clients, values, rank, vector):
+    """Return `inner` of one vector; four sums at a time."""
+    found = np.zeros(rank)
+    for j in range(rank):
+        begin, end = starts[j], starts[j + 1]
+        s0 = s1 = s2 = s3 = 0.0
+        if held[j] < 0:
+            for k in range(begin, end - 3, 4):
+                s0 += vector[clients[k]]
+                s1 += vector[clients[k + 1]]
+                s2 += vector[clients[k + 2]]
+                s3 += vector[clients[k + 3]]
+            for k in range(end - (end - begin) % 4, end):
+                s0 += vector[clients[k]]
+        else:
+            for k in range(begin, end):
+                s0 += vector[clients[k]] * values[held[j] + k - begin]
+        found[j] = (s0 + s1) + (s2 + s3)
+    return found
+
+
+@compiled
+def spread(starts, held, clients, values, factors, vectors):
+    """Subtract the rows times factors `[rows, vectors]` from vectors `[clients, vectors]`."""
+    for j in range(factors.shape[0]):
+        for k in range(starts[j], starts[j + 1]):
+            value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
+            for a in range(vectors.shape[1]):
+                vectors[clients[k], a] -= value * factors[j, a]
+
+
+@compiled
+def spread_one(starts, held, clients, values, factors, vector):
+    """Do what `spread` does for one vector."""
+    for j in range(factors.shape[0]):
+        factor = factors[j]
+        if held[j] < 0:
+            for k in range(starts[j], starts[j + 1]):
+                vector[clients[k]] -= factor
+        else:
+            for k in range(starts[j], starts[j + 1]):
+                vector[clients[k]] -= factor * values[held[j] + k - starts[j]]
+
+
+@compiled
+def length(vector):
+    """Return a vector's length; what libraries call does not always sum in one order."""
+    total = 0.0
+    for k in range(vector.shape[0]):
+        total += vector[k] * vector[k]
+    return np.sqrt(total)
+
+
+@compiled
+def solve_lower(lower, right):
+    """Solve with a lower triangular matrix `[size, size]`, in place of `right` `[size, many]`."""
+    for j in range(right.shape[0]):
+        for k in range(j):
+            factor = lower[j, k]
+            for a in range(right.shape[1]):
+                right[j, a] -= factor * right[k, a]
+        for a in range(right.shape[1]):
+            right[j, a] /= lower[j, j]
+
+
+@compiled
+def solve_upper(lower, right):
+    """Solve with the transpose of a lower triangular matrix, in place of `right`."""
+    for j in range(right.shape[0] - 1, -1, -1):
+        for a in range(right.shape[1]):
+            right[j, a] /= lower[j, j]
+        for k in range(j):
+            factor = lower[j, k]
+            for a in range(right.shape[1]):
+                right[k, a] -= factor * right[j, a]

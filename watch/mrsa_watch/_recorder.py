@@ -1,0 +1,403 @@
+"""Writes a participation log while its system runs, so that a crash costs no line it confirmed."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import hashlib
+import hmac
+import json
+import os
+import pathlib
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NoReturn
+
+from mrsa_watch._base.checks import check_integer, check_known, check_number
+from mrsa_watch._base.errors import ConfigurationError, StoreError, require, writing
+from mrsa_watch._base.locks import locked
+from mrsa_watch._register import flush_folder, write_private
+from mrsa_watch.logs import (
+    FORMAT,
+    MOST_LINE_BYTES,
+    STATUSES,
+    TORN,
+    VERSION,
+    LineParser,
+    exact_value,
+)
+
+# ---- A file that one process extends, a whole piece at a time.
+
+
+class HeldFile:
+    """A file that this process alone extends, readable by its owner alone.
+
+    What `append` cannot write and flush as a whole is cut off again. Nothing is written to a file
+    that another process renamed, deleted or changed, since whoever reads the path would miss it.
+
+    Args:
+        path: The file, absolute; made if it is not there.
+
+    Raises:
+        ConfigurationError: If another recorder holds it.
+        StoreError: If it cannot be written.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path, self._process = path, os.getpid()
+        self._size = 0  # as this process left it
+        self._fault = ""  # why nothing more may be written
+        with writing(path, "path"):
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        if not locked(self._file):
+            self.close()
+            require(False, "path", "must be a log that no other recorder holds", str(path))
+        flush_folder(path.parent)
+
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    def lines(self, most: int) -> Iterator[bytes]:
+        """Yield what the file holds: lines with their ends, cut after `most` bytes."""
+        with open(self._file, "rb", closefd=False) as stream:
+            for line in iter(lambda: stream.readline(most), b""):
+                self._size += len(line)
+                yield line
+
+    def start(self, count: int) -> bytes:
+        """Return the first bytes."""
+        return os.pread(self._file, count, 0)
+
+    def empty(self) -> None:
+        """Take away all that the file holds."""
+        with writing(self._path, "path"):
+            os.ftruncate(self._file, 0)
+        self._size = 0
+
+    def check(self) -> None:
+        """Raise unless the file is open, in its place, and as this process left it.
+
+        Raises:
+            ConfigurationError: If it is closed, or was opened before this process was forked.
+            StoreError: If it was renamed, deleted, replaced, shortened or extended.
+        """
+        require(self._file >= 0, "recorder", "must be open")
+        is_own = os.getpid() == self._process
+        require(is_own, "recorder", "must be used in the process that made it, not in a fork of it")
+        if self._fault:
+            self._refuse(self._fault)
+        with writing(self._path, "path"):
+            own, now = os.fstat(self._file), None
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                now = self._path.stat()
+        if now is None or not os.path.samestat(own, now):
+            if not own.st_nlink:
+                self._refuse("it was deleted or replaced; until this process ends, its lines can "
+                             f"be copied from /proc/{self._process}/fd/{self._file}")  # fmt: skip
+            self._refuse("it was renamed or replaced; put it back, or close this recorder and "
+                         "make another (before a log is rotated, close its recorder)")  # fmt: skip
+        if own.st_size != self._size:
+            self._refuse(f"it has {own.st_size} bytes, and this recorder left {self._size}; stop "
+                         "what else writes to it, close this recorder and make "
+                         "another")  # fmt: skip
+
+    def append(self, data: bytes) -> None:
+        """Write at once and flush to the disk; where that fails, the file ends as it did before.
+
+        Raises:
+            StoreError: As `check`, or if it cannot be written. If what was written of it cannot be
+                cut off either, the error says so, and nothing more is written.
+        """
+        self.check()
+        before = self._size
+        try:
+            with writing(self._path, "path"):
+                left = data
+                while left:
+                    count = os.write(self._file, left)
+                    if not count:
+                        raise OSError(errno.EIO, "nothing more is taken")
+                    left = left[count:]
+                os.fsync(self._file)
+            self._size += len(data)
+            self.check()  # it may have been renamed meanwhile
+        except BaseException as error:
+            self._size = before
+            self._cut_off(data)
+            if isinstance(error, StoreError):
+                end = self._fault or "the line is not in it"
+                raise StoreError(f"{error}; {end}") from error
+            raise
+
+    def _cut_off(self, data: bytes) -> None:
+        """Take back what was written of `data`; where that fails, forbid to write more."""
+        self._fault = ("what was written of a line could not be cut off, so that the line may be "
+                       "in it; close this recorder and make another")  # fmt: skip
+        with contextlib.suppress(OSError):
+            more = os.fstat(self._file).st_size - self._size
+            rest = os.pread(self._file, len(data) + 1, self._size)
+            if more >= 0 and data.startswith(rest):  # else another process wrote as well
+                if more:
+                    os.ftruncate(self._file, self._size)
+                self._fault = ""
+
+    def _refuse(self, why: str) -> NoReturn:
+        rule = "must stay as it is and where it is while it is recorded"
+        raise StoreError(f"`path` {rule}; got {str(self._path)!r}: {why}")
+
+
+# ---- Writes a participation log while its system runs, so that a crash costs no line it confirmed.
+
+_SALT_BYTES = 32
+_START = json.dumps({"format": FORMAT}).encode()[:-1]  # of every header
+
+
+class Recorder:
+    """Write who is in each sum that a server learns, one line a sum.
+
+    A log says who took part when, which is sensitive itself: names are pseudonyms by a salted
+    hash, in sorted order, and log and salt are readable by their owner alone. A line is written
+    at once and flushed to the disk before `record` returns, so what was confirmed outlives a
+    crash; where `record` fails, the log ends as it did before. One recorder holds the log at a
+    time. If anything else renames, deletes, shortens or extends it, `record` raises an error and
+    writes nothing: close the recorder before its log is rotated.
+
+    A log that is there is read and continued: a header with the next number of the run marks the
+    restart, and a last line that a crash cut short is ended by `#torn`, which every reader tells
+    of and leaves out (what it held was never confirmed).
+
+    Args:
+        path: The log; made if it is not there. A relative path is of the process's own folder.
+        system: What is recorded, with its version.
+        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server sees every update by itself)
+            or other text.
+        salt: Of the pseudonyms. None keeps 32 random bytes in the file `<path>.salt`, made at
+            first use and used again after a restart: who holds it can recompute the names. `b""`
+            keeps names as they are.
+
+    Attributes:
+        path: The log, absolute.
+
+    Raises:
+        ConfigurationError: If another recorder holds the log, if it is no participation log or
+            breaks a rule of it, or if its pseudonyms are of another salt.
+        StoreError: If it cannot be written.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
+        >>> with Recorder(path, system="my server 2", aggregation="secagg", salt=b"") as recorder:
+        ...     recorder.record(1, ["anna", "bob"], weights=[10, 30])
+        ...     recorder.record(2, [], status="aborted", lost={"upload": ["anna", "bob"]})
+        >>> from mrsa_watch import read_log
+        >>> log = read_log(path)
+        >>> log.rounds, log.clients, log.participation.tolist()
+        ((1,), ('anna', 'bob'), [[10, 30]])
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        system: str,
+        aggregation: str,
+        salt: bytes | None = None,
+    ) -> None:
+        is_path = isinstance(path, str | os.PathLike)
+        require(is_path, "path", "must be the path of a file", path)
+        require(salt is None or isinstance(salt, bytes), "salt", "must be bytes or None", salt)
+        self.path = pathlib.Path(path).absolute()
+        self._guard = threading.Lock()
+        self._file = HeldFile(self.path)
+        try:
+            self._parser = LineParser(str(self.path))
+            mark = self._read()
+            with writing(self.path, "path"):
+                self._salt = _kept_salt(self.path) if salt is None else salt
+            digest = hashlib.sha256(self._salt).hexdigest()[:8] if self._salt else None
+            run = max((header.run + 1 for header in self._parser.headers), default=0)
+            self._header: dict[str, Any] = {
+                "format": FORMAT, "version": VERSION, "system": system,
+                "aggregation": aggregation, "pseudonyms": digest, "run": run,
+            }  # fmt: skip
+            self._append(self._header, mark)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the log; a second call does nothing."""
+        with self._guard:
+            self._file.close()
+
+    def identify(self, app: str, run_id: str) -> None:
+        """Name the app that is recorded, and its run, and refuse a log that names another app.
+
+        The header is written once more, with both under `extra`. Another run of the same app
+        continues the log, as a restart does. The strategies of `live.flower` call this in every
+        app that `flwr run` started.
+
+        Args:
+            app: A name that the app keeps over its runs.
+            run_id: The system's name of the run.
+
+        Raises:
+            ConfigurationError: If a header of the log names another app.
+            StoreError: If the header cannot be written.
+        """
+        told = [header.extra for header in self._parser.headers if isinstance(header.extra, dict)]
+        others = {str(extra["app"]) for extra in told if extra.get("app", app) != app}
+        rule = f"must be the log of {app}; give each app its own absolute path"
+        require(not others, "path", rule, f"{self.path}, which is of {', '.join(sorted(others))}")
+        header = {**self._header, "extra": {"app": app, "run_id": run_id}}
+        if header != self._header:
+            self._append(header)
+            self._header = header
+
+    def name(self, client: Any) -> str:
+        """Return a client's name in the log: its pseudonym, 32 hex digits, or itself as text."""
+        if not self._salt:
+            return str(client)
+        text = str(client).encode("utf-8", "surrogatepass")
+        return hmac.digest(self._salt, text, "sha256")[:16].hex()
+
+    def record(
+        self,
+        round: int,
+        clients: Iterable[Any],
+        *,
+        sum: int = 0,
+        weights: Sequence[Any] | None = None,
+        status: str = "learnt",
+        asked: Iterable[Any] | None = None,
+        lost: Mapping[str, Iterable[Any]] | None = None,
+        noise: float | int | None = None,
+        clip: float | int | None = None,
+    ) -> None:
+        """Write the line of a sum; when this returns, it is on the disk.
+
+        The same sum again with the same content is written once.
+
+        Args:
+            round: The round, as the system counts it.
+            clients: Who is in the learnt sum, names or numbers; nobody where `status` says that
+                nothing was learnt.
+            sum: Which of the round's sums, from 0 on.
+            weights: Their factors in the sum, in the order of `clients`: positive integers,
+                fractions, floats or `Decimal`s, each kept exactly. None: all are 1.
+            status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (a gate forbade
+                the round before it began).
+            asked: Whom the server asked.
+            lost: Clients that were lost, by stage: `setup`, `share_keys`, `upload`, `unmask`
+                (of SecAgg+), `train`. Those lost at `unmask` are in the sum, all others are not.
+            noise: Standard deviation of the noise in the learnt sum.
+            clip: Largest norm of an update.
+
+        Raises:
+            ConfigurationError: If the line would break a rule of the format, or contradict an
+                earlier one; nothing is written.
+            StoreError: If it cannot be written, or something else moved or changed the log. The
+                line is not in the log then, and may be recorded again. Where what was written of
+                it could not be cut off either, the error says so: go on in a new recorder.
+        """
+        check_known(status, "status", STATUSES, "a known status")
+        inside = self._names(clients, "clients")
+        order = sorted(range(len(inside)), key=inside.__getitem__)
+        fields: dict[str, Any] = {
+            "round": check_integer(round, "round", 0),
+            "sum": check_integer(sum, "sum", 0),
+            "status": status,
+            "clients": [inside[i] for i in order],
+        }
+        if weights is not None:
+            factors = [_factor(weight) for weight in weights]
+            rule = "must be as many as the clients"
+            require(len(factors) == len(inside), "weights", rule, len(factors), len(inside))
+            fields["weights"] = [factors[i] for i in order]
+        if asked is not None:
+            fields["asked"] = sorted(self._names(asked, "asked"))
+        if lost is not None:
+            require(isinstance(lost, Mapping), "lost", "must map stages to clients", lost)
+            fields["lost"] = {str(at): sorted(self._names(who, "lost")) for at, who in lost.items()}
+        for key, value in (("noise", noise), ("clip", clip)):
+            if value is not None:
+                fields[key] = check_number(value, key, "must be finite and not negative", 0.0)
+        now = datetime.datetime.now(datetime.UTC)
+        fields["time"] = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+        self._append(fields)
+
+    def _names(self, clients: Any, argument: str) -> list[str]:
+        is_several = isinstance(clients, Iterable) and not isinstance(clients, str | bytes)
+        require(is_several, argument, "must be names of clients", clients)
+        return [self.name(client) for client in clients]
+
+    def _read(self) -> bytes:
+        """Read what the log holds, and return what ends a last line that was cut short."""
+        for _ in self._parser.sums(self._file.lines(MOST_LINE_BYTES + 2)):
+            pass
+        if not self._parser.is_unfinished:
+            return b""
+        if self._parser.line:
+            self._parser.feed(TORN)
+            return b" " + TORN + b"\n"
+        first = self._file.start(len(_START))
+        rule = "must be a participation log or a new file"
+        require(_START.startswith(first), "path", rule, str(self.path))
+        self._file.empty()  # it held nothing but a header that was cut short
+        return b""
+
+    def _append(self, fields: dict[str, Any], mark: bytes = b"") -> None:
+        line = json.dumps(fields).encode() + b"\n"
+        with self._guard:
+            self._file.check()
+            number = self._parser.line
+            try:
+                found = self._parser.feed(line)
+            except ConfigurationError:
+                self._parser.line = number
+                raise
+            if found is None and "format" not in fields:  # it is there already
+                self._parser.line = number
+                return
+            try:
+                self._file.append(mark + line)
+            except BaseException:
+                self._parser.forget(found)
+                raise
+
+
+def _factor(weight: Any) -> int | str:
+    """Return a weight as the log holds it, exactly."""
+    value = exact_value(weight) or 0
+    rule = "must be positive integers, fractions, floats or decimals"
+    require(value > 0, "weights", rule, weight)
+    return int(value) if value.denominator == 1 else str(value)
+
+
+def _kept_salt(log: pathlib.Path) -> bytes:
+    """Return the salt beside a log, made if there is none; the log is held meanwhile."""
+    path = log.with_name(log.name + ".salt")
+    if not path.exists():
+        write_private(path, secrets.token_bytes(_SALT_BYTES))
+    salt = path.read_bytes()
+    rule = f"must hold the {_SALT_BYTES} bytes of a salt"
+    require(len(salt) == _SALT_BYTES, str(path), rule, f"{len(salt)} bytes")
+    return salt

@@ -1,0 +1,251 @@
+"""What is written of each round, whom the gate lets through, and whom a selector chooses.
+
+Nothing here knows Flower: nodes are numbers or text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Protocol, runtime_checkable
+
+from mrsa_watch._base.errors import require, require_methods
+from mrsa_watch._follow import follow
+from mrsa_watch._recorder import Recorder
+from mrsa_watch._register import Register
+from mrsa_watch.logs import LineParser, SumLine, exact_value
+
+Node = Hashable
+
+
+@runtime_checkable
+class GateLike(Protocol):
+    """What is asked before a round, such as `live.Gate`."""
+
+    def check(self, candidates: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+        """Return an answer with `allowed`, `leave_out` and `reason` for each cohort's weights."""
+        ...
+
+    def add(self, clients: Collection[str], weights: Any = None) -> Any:
+        """Take a learnt sum in."""
+        ...
+
+
+@dataclasses.dataclass
+class _Round:
+    """The round that is under way."""
+
+    number: int
+    asked: tuple[Node, ...]
+    lost: dict[str, list[Node]] | None = None  # None: nobody follows the protocol's stages
+
+
+class Books:
+    """Write a line for each round, before anybody sees its sum.
+
+    Args:
+        recorder: Of the log.
+        gate: Asked before a round, and again for those who are left; None lets all through.
+        name: A node's lasting name.
+        chooser: Whom to ask, if that is ours to say; it goes on where the log ends.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        gate: GateLike | None,
+        name: Callable[[Any], Any],
+        chooser: Any | None = None,
+    ) -> None:
+        require_methods(recorder, "recorder", "record", "name")
+        require(callable(name), "name", "must be a function of a node's number", name)
+        if gate is not None:
+            require_methods(gate, "gate", "check", "add")
+        self.recorder, self._gate, self._name = recorder, gate, name
+        self.chooser = chooser
+        self._round: _Round | None = None
+        self._told: set[str] = set()
+        self._weights: dict[str, Fraction] = {}  # what each client had last
+        if chooser is not None:
+            path = recorder.path.with_name(recorder.path.name + ".clients")
+            self._register = Register(path, chooser.num_clients)
+        if chooser is not None or gate is not None:
+            self._replay()
+
+    # --- a round, from its beginning to its end ---------------------------------------------------
+
+    def open(self, number: int, asked: Sequence[Node]) -> bool:
+        """Begin a round if the gate lets it; one that it forbids is written down."""
+        self._check_names(asked)
+        if self.refusal(asked) is not None:
+            self._write(number, "refused", asked=())
+            return False
+        self._round = _Round(number, tuple(asked))
+        return True
+
+    def follow_stages(self) -> None:
+        """Say that losses will be told stage by stage."""
+        if self._round is not None and self._round.lost is None:
+            self._round.lost = {}
+
+    def lose(self, stage: str, nodes: Iterable[Node]) -> None:
+        """Note who was lost in a stage of the round."""
+        if self._round is not None and self._round.lost is not None:
+            self._round.lost.setdefault(stage, []).extend(nodes)
+
+    def learn(self, number: int, weights: Mapping[Any, Any]) -> None:
+        """Write that the server learns a sum, of these nodes with these weights.
+
+        Whose weight is 0 is not in it. Where nobody is, nothing is learnt.
+        """
+        exact = exact_weights(weights)
+        inside = {node: weight for node, weight in exact.items() if weight > 0}
+        now = self._round
+        if now is None:
+            if inside:  # nobody asked us about the round
+                self._check_names(tuple(inside))
+                self._write(number, "learnt", inside)
+            return
+        lost = now.lost
+        if lost is None:
+            lost = {"train": [node for node in now.asked if node not in weights]}
+        if "unmask" in lost and inside:
+            lost["unmask"] = [node for node in lost["unmask"] if node in inside]
+        self._write(now.number, "learnt" if inside else "aborted", inside, now.asked, lost)
+
+    def close(self) -> None:
+        """Write that a round which is still under way came to nothing."""
+        if self._round is not None:
+            now = self._round
+            self._write(now.number, "aborted", asked=now.asked, lost=now.lost)
+
+    def refusal(self, nodes: Iterable[Node], weights: Mapping[Any, Fraction] | None = None) -> Any:
+        """Return the gate's answer where it forbids a sum over these nodes, else None.
+
+        Weights that are not known yet are taken to be those that each node had last, or 1.
+        """
+        if self._gate is None:
+            return None
+        if weights is None:
+            names = (self._known_as(node) for node in nodes)
+            cohort = {name: self._weights.get(name, Fraction(1)) for name in names}
+        else:
+            known = {self._known_as(node): weights[node] for node in nodes}
+            cohort = {name: weight for name, weight in known.items() if weight > 0}
+        (answer,) = self._gate.check([cohort])
+        return None if answer.allowed else answer
+
+    # --- choosing ---------------------------------------------------------------------------------
+
+    def choose(self, number: int, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        """Begin a round with whom the selector chooses of those who are there.
+
+        Where the gate wants some left out, their blocks are, and the selector chooses again. A
+        round in which nobody can be asked is written as it ends.
+        """
+        assert self.chooser is not None
+        there = self._places(nodes)
+        status = "aborted"
+        while cohort := self.chooser.choose(there):
+            asked = tuple(there[place] for place in cohort)
+            answer = self.refusal(asked)
+            if answer is None:
+                self._round = _Round(number, asked)
+                return asked
+            status = "refused"
+            out = {self.block(node) for node in asked if self._known_as(node) in answer.leave_out}
+            if not out:
+                break
+            there = {place: node for place, node in there.items() if self.block(node) not in out}
+        self._write(number, status, asked=())
+        return ()
+
+    def block(self, node: Node) -> Any:
+        """Return a node's block; one of its own where no selector has blocks."""
+        if self.chooser is None:
+            return node
+        return self.chooser.block(self._register.places[self._known_as(node)])
+
+    def _places(self, nodes: Iterable[Node]) -> dict[int, Node]:
+        """Return the nodes that have an index, by it; new ones get one."""
+        named = {self._known_as(node): node for node in nodes}
+        self._register.join(named)
+        places = self._register.places
+        strangers = named.keys() - places.keys()
+        if strangers - self._told:
+            self._told |= strangers
+            warnings.warn(
+                f"the selector is of {self._register.num_clients} clients, and all have their "
+                f"place: {len(strangers)} more are left out",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return {places[name]: node for name, node in named.items() if name in places}
+
+    def _replay(self) -> None:
+        """Bring the selector, and what weights are known, to where the log ends."""
+        parser = LineParser(str(self.recorder.path))
+        for found in parser.sums(follow(self.recorder.path, poll_seconds=None)):
+            self._weights |= dict(zip(found.clients, found.weights or (), strict=False))
+            if self.chooser is not None:
+                self.chooser.end(*self._places_of(found))
+
+    def _places_of(self, line: SumLine) -> tuple[list[int], list[int]]:
+        places, path = self._register.places, self._register.path
+        where = f"line {line.line} of {self.recorder.path}"
+        require(line.asked is not None, "recorder", f"must have a log that says in {where} whom "
+                "the server asked")  # fmt: skip
+        names = line.asked or ()
+        known = all(name in places for name in names)
+        require(known, str(path), f"must know the clients of {where}")
+        return [places[name] for name in names], [places[name] for name in line.clients]
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def _known_as(self, node: Node) -> str:
+        return self.recorder.name(self._name(node))
+
+    def _check_names(self, nodes: Sequence[Node]) -> None:
+        names = {self._known_as(node) for node in nodes}
+        require(len(names) == len(nodes), "name", "must tell all nodes of a round apart", nodes)
+
+    def _write(
+        self,
+        number: int,
+        status: str,
+        weights: dict[Node, Any] | None = None,
+        asked: Sequence[Node] | None = None,
+        lost: dict[str, list[Node]] | None = None,
+    ) -> None:
+        self._round = None
+        clients = [self._name(node) for node in weights or ()]
+        self.recorder.record(
+            number,
+            clients if status == "learnt" else [],
+            weights=list(weights.values()) if weights and status == "learnt" else None,
+            status=status,
+            asked=None if asked is None else [self._name(node) for node in asked],
+            lost={at: [self._name(node) for node in who] for at, who in (lost or {}).items() if who}
+            or None,
+        )
+        if self.chooser is not None:
+            places = self._register.places
+            at = [places[self._known_as(node)] for node in asked or ()]
+            self.chooser.end(at, [places[self._known_as(node)] for node in weights or ()])
+        named = {self._known_as(node): weight for node, weight in (weights or {}).items()}
+        self._weights |= named
+        if self._gate is not None and named:
+            self._gate.add(list(named), list(named.values()))
+
+
+def exact_weights(weights: Mapping[Any, Any]) -> dict[Any, Fraction]:
+    """Return nodes' weights exactly, or raise where one is none."""
+    found: dict[Any, Fraction] = {}
+    for node, weight in weights.items():
+        value = exact_value(weight)
+        rule = f"of node {node} must be finite and not negative"
+        require(value is not None and value >= 0, "num_examples", rule, weight)
+        found[node] = value or Fraction(0)
+    return found

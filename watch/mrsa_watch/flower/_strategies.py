@@ -1,0 +1,354 @@
+"""Strategies that record, and that select, around any of Flower's; both of its interfaces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from logging import INFO
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common import FitIns, FitRes, Parameters, log
+from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.criterion import Criterion
+from flwr.server.strategy import Strategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as MessageStrategy
+
+from mrsa_watch._base.errors import require
+from mrsa_watch._recorder import Recorder
+from mrsa_watch.flower._books import Books, GateLike
+
+# ---- Flower's grid and its client manager, seen through a filter.
+
+_MOST_LOOKS = 5
+
+
+class GridView(Grid):
+    """A grid that hands everything on; what filters it overrides a method."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def set_run(self, run: Any) -> None:
+        """Hand on."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """Hand on."""
+        return self._grid.run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Hand on."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Hand on."""
+        return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[Any]:
+        """Hand on."""
+        return self._grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Hand on."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Hand on."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Hand on."""
+        return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+class CohortGrid(GridView):
+    """A grid whose nodes are a cohort."""
+
+    def __init__(self, grid: Grid, cohort: Sequence[int]) -> None:
+        super().__init__(grid)
+        self._cohort = cohort
+        self._looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the cohort, until it is clear that more nodes are waited for."""
+        self._looks += 1
+        rule = f"must not wait for more nodes than the cohort's {len(self._cohort)} (its "
+        rule += "min_train_nodes and min_available_nodes)"
+        require(self._looks <= _MOST_LOOKS, "strategy", rule)
+        return list(self._cohort)
+
+    def get_nodes(self) -> Iterable[Any]:
+        """Return what is known of the cohort's nodes."""
+        inside = set(self._cohort)
+        return [node for node in self._grid.get_nodes() if node.node_id in inside]
+
+
+class CohortManager(ClientManager):
+    """A client manager whose clients are a cohort; whoever samples gets all of them."""
+
+    def __init__(self, manager: ClientManager, cohort: Sequence[ClientProxy]) -> None:
+        self._manager, self._cohort = manager, {proxy.cid: proxy for proxy in cohort}
+
+    def num_available(self) -> int:
+        """Return the size of the cohort."""
+        return len(self._cohort)
+
+    def register(self, client: ClientProxy) -> bool:
+        """Hand on."""
+        return self._manager.register(client)
+
+    def unregister(self, client: ClientProxy) -> None:
+        """Hand on."""
+        self._manager.unregister(client)
+
+    def all(self) -> dict[str, ClientProxy]:
+        """Return the cohort."""
+        return dict(self._cohort)
+
+    def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
+        """Return at once: the cohort is there."""
+        return num_clients <= len(self._cohort)
+
+    def sample(
+        self,
+        num_clients: int,
+        min_num_clients: int | None = None,
+        criterion: Criterion | None = None,
+    ) -> list[ClientProxy]:
+        """Return the cohort, however many are wanted."""
+        cohort = self._cohort.values()
+        return [proxy for proxy in cohort if criterion is None or criterion.select(proxy)]
+
+
+# ---- Strategies that record, and that select, around any of Flower's; both of its interfaces.
+
+_ONE_DAY_SECONDS = 86_400  # what Flower itself waits
+
+
+class _Wrapper:
+    """Hands on whatever is not overridden, to the strategy inside."""
+
+    strategy: Any
+    books: Books
+    nodes_to_wait_for: int
+
+    def __init__(self, strategy: Any, books: Books, nodes_to_wait_for: int = 0) -> None:
+        self.strategy, self.books, self.nodes_to_wait_for = strategy, books, nodes_to_wait_for
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("strategy", "books"):  # while it is copied or unpickled
+            raise AttributeError(name)
+        return getattr(self.strategy, name)
+
+    def _identify(self, grids: Iterable[Any]) -> None:
+        """Name the app and its run in the log, where `flwr run` started it."""
+        run: Any = getattr(next(iter(grids), None), "run", None)
+        if app := getattr(run, "fab_id", ""):
+            self.books.recorder.identify(app, str(run.run_id))
+
+    def _check_asked(self, cohort: Iterable[Any], asked: Iterable[Any], more: str) -> None:
+        rule = f"must ask exactly the clients that are chosen ({more} must be 1)"
+        require(sorted(cohort) == sorted(asked), "strategy", rule, self.strategy)
+
+
+class FitWrapper(_Wrapper, Strategy):
+    """Around a `flwr.server.strategy.Strategy`."""
+
+    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
+        """Hand on."""
+        return self.strategy.initialize_parameters(client_manager)
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, FitIns]]:
+        """Return whom to ask and what; nobody where the gate forbids it or nobody can be chosen."""
+        self.books.close()
+        if self.books.chooser is None:
+            plan = self.strategy.configure_fit(server_round, parameters, client_manager)
+            self._identify(getattr(proxy, "grid", None) for proxy, _ in plan)
+            nodes = [_node(proxy) for proxy, _ in plan]
+            return plan if nodes and self.books.open(server_round, nodes) else []
+        client_manager.num_available()  # brings a workflow's list of nodes up to date
+        client_manager.wait_for(self.nodes_to_wait_for, timeout=_ONE_DAY_SECONDS)
+        there = {_node(proxy): proxy for proxy in client_manager.all().values()}
+        self._identify(getattr(proxy, "grid", None) for proxy in there.values())
+        cohort = self.books.choose(server_round, sorted(there))
+        if not cohort:
+            return []
+        view = CohortManager(client_manager, [there[node] for node in cohort])
+        plan = self.strategy.configure_fit(server_round, parameters, view)
+        self._check_asked(cohort, [_node(proxy) for proxy, _ in plan], "fraction_fit")
+        return plan
+
+    def aggregate_fit(
+        self,
+        server_round: int,
+        results: list[tuple[ClientProxy, FitRes]],
+        failures: list[tuple[ClientProxy, FitRes] | BaseException],
+    ) -> tuple[Parameters | None, dict[str, Any]]:
+        """Write the sum's line, then hand on."""
+        self.books.learn(server_round, {_node(proxy): res.num_examples for proxy, res in results})
+        return self.strategy.aggregate_fit(server_round, results, failures)
+
+    def configure_evaluate(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Any:
+        """Hand on."""
+        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
+
+    def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Hand on."""
+        return self.strategy.aggregate_evaluate(server_round, results, failures)
+
+    def evaluate(self, server_round: int, parameters: Parameters) -> Any:
+        """Hand on."""
+        return self.strategy.evaluate(server_round, parameters)
+
+
+class MessageWrapper(_Wrapper, MessageStrategy):
+    """Around a `flwr.serverapp.strategy.Strategy`."""
+
+    def __init__(self, strategy: MessageStrategy, books: Books, nodes_to_wait_for: int = 0) -> None:
+        super().__init__(strategy, books, nodes_to_wait_for)
+        self._configure, self._aggregate = strategy.configure_train, strategy.aggregate_train
+
+    def start(self, *args: Any, **settings: Any) -> Any:
+        """Run the strategy's own loop of rounds, which meanwhile comes by here."""
+        own = vars(self.strategy)
+        own |= {"configure_train": self.configure_train, "aggregate_train": self.aggregate_train}
+        try:
+            return self.strategy.start(*args, **settings)
+        finally:
+            del own["configure_train"], own["aggregate_train"]
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the messages; none where the gate forbids the round or nobody can be chosen."""
+        self.books.close()
+        self._identify([grid])
+        if self.books.chooser is None:
+            plan = list(self._configure(server_round, arrays, config, grid))
+            nodes = [message.metadata.dst_node_id for message in plan]
+            return plan if nodes and self.books.open(server_round, nodes) else []
+        while len(there := list(grid.get_node_ids())) < self.nodes_to_wait_for:
+            time.sleep(1.0)
+        cohort = self.books.choose(server_round, sorted(there))
+        if not cohort:
+            return []
+        view = CohortGrid(grid, cohort)  # type: ignore[arg-type]
+        plan = list(self._configure(server_round, arrays, config, view))
+        nodes = [message.metadata.dst_node_id for message in plan]
+        self._check_asked(cohort, nodes, "fraction_train")
+        return plan
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Write the sum's line, then hand on."""
+        replies = list(replies)
+        key = getattr(self.strategy, "weighted_by_key", "num-examples")
+        good = [reply for reply in replies if not reply.has_error()]
+        weights = {reply.metadata.src_node_id: _weight(reply, key) for reply in good}
+        self.books.learn(server_round, weights)
+        return self._aggregate(server_round, replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Hand on."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Hand on."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Hand on."""
+        self.strategy.summary()
+
+
+def _node(proxy: ClientProxy) -> Any:
+    """Return a client's node; those of Flower's old server have only the text of an address."""
+    return getattr(proxy, "node_id", proxy.cid)
+
+
+def _weight(reply: Message, key: str) -> Any:
+    """Return the factor of a reply in the sum; 1 where it says none."""
+    for metrics in reply.content.metric_records.values():
+        if key in metrics:
+            return metrics[key]
+    return 1
+
+
+def wrapped(strategy: Any, books: Callable[[], Books], nodes_to_wait_for: int = 0) -> Any:
+    """Return a strategy that keeps books, made once it is known to be one that can."""
+    rule = "must be a flwr.server.strategy.Strategy or a flwr.serverapp.strategy.Strategy"
+    require(isinstance(strategy, Strategy | MessageStrategy), "strategy", rule, strategy)
+    is_new = not isinstance(strategy, _Wrapper)
+    require(is_new, "strategy", "must not be recorded already", strategy)
+    own = books()
+    log(INFO, "The participation log of this run is %s", own.recorder.path)
+    wrapper = FitWrapper if isinstance(strategy, Strategy) else MessageWrapper
+    return wrapper(strategy, own, nodes_to_wait_for)
+
+
+def record(
+    strategy: Strategy | MessageStrategy,
+    recorder: Recorder,
+    *,
+    gate: GateLike | None = None,
+    name: Callable[[Any], Any] = str,
+) -> Any:
+    """Return a strategy that writes down who is in each sum, and else does what the given one does.
+
+    The line of a round is on the disk before the strategy sees the aggregate, so no sum is learnt
+    that the log lacks. Weights are the clients' `num_examples`, which the server sees in every
+    workflow; a client with none is not in the sum. With `DefaultWorkflow` and with strategies of
+    messages the server sees every update by itself: the recorder's `aggregation` is `"plain"`
+    then. With `SecAggPlus` lost clients are told by stage, and rounds that came to nothing are
+    written too; with Flower's own `SecAggPlusWorkflow` they are told as lost in training.
+
+    Args:
+        strategy: Any of Flower's, of `flwr.server.strategy` or `flwr.serverapp.strategy`; of
+            several around each other the outermost.
+        recorder: Of the log. With `flwr run` a relative path is of the folder where Flower's link
+            was started, for every app: give an absolute one. Where the log is, Flower's log says.
+        gate: `live.Gate`, asked before each round; a round that it forbids is not begun. Weights
+            are taken to be those that clients had last; `SecAggPlus` asks again before it unmasks,
+            when they are known. After a restart take `Gate.from_log`.
+        name: A client's lasting name, of its node's number. Flower gives a node that connects
+            anew without a key another number: the audit would take it for another client.
+
+    Returns:
+        A strategy of the same interface.
+
+    Raises:
+        ConfigurationError: If the strategy is none, or the recorder or gate is none; in the first
+            round, if the log is of another app than the one that `flwr run` started.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from flwr.server.strategy import FedAvg
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
+        >>> recorder = Recorder(path, system="flower", aggregation="plain")
+        >>> record(FedAvg(fraction_fit=0.25), recorder).fraction_fit
+        0.25
+        >>> recorder.close()
+    """
+    return wrapped(strategy, lambda: Books(recorder, gate, name))

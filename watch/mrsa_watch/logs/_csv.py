@@ -1,0 +1,298 @@
+"""Participation logs in text: (round, client) rows under a header, or a matrix of 0 and 1.
+
+Rows are read at full speed by Arrow; line numbers are found on a second look, only when
+something is wrong. A row is a line: a quote that does not end on its line would swallow the rows
+below it, and is a fault.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import pathlib
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from mrsa_watch.logs import _columns, _table
+from mrsa_watch.logs._decide import read_table
+from mrsa_watch.logs._long import assemble
+from mrsa_watch.logs._numbers import parse_number
+from mrsa_watch.logs._table import Column, Layout, ParticipationLog, fault
+from mrsa_watch.logs._text import text_of
+from mrsa_watch.logs._wide import read_wide
+
+_DELIMITERS = ",;\t|"
+_BREAK = re.compile(rb"\r\n|\n|\r")
+_MOST_LINE_BYTES = 10**6  # of a row of participation
+_FEWEST_NUMBERED = 4  # fields
+
+
+class _Text(NamedTuple):
+    """A text from its first line that is not empty on.
+
+    Attributes:
+        path: Its file.
+        number: That line's number.
+        data: That line and all below it.
+        delimiter: Between fields; None for blanks between numbers, as NumPy writes them.
+    """
+
+    path: pathlib.Path
+    number: int
+    data: bytes
+    delimiter: str | None
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number and content of each line that is not empty."""
+        for number, line in enumerate(_lines(self.data), start=self.number):
+            if line:
+                yield number, line
+
+    def split(self, line: str) -> list[str]:
+        """Return the fields of a line."""
+        if self.delimiter is None:
+            return line.split()
+        if '"' not in line:
+            return line.split(self.delimiter)
+        fields = _field(self.delimiter).findall(line + self.delimiter)
+        return [quoted.replace('""', '"') if quoted else plain for quoted, plain in fields]
+
+
+def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
+    """Read a log in text; compressed by gzip too."""
+    text, first = _open(path, options)
+    header = text.split(first)
+    is_matrix = all(parse_number(field) is not None for field in header)
+    where = f"{path}:{text.number}"
+    if options.layout == "long" and is_matrix:
+        width = len(header)
+        if width not in (2, 3):
+            fault(where, "round, client and maybe weight where there is no header",
+                  f"{width} fields")  # fmt: skip
+        _columns.check_unnamed(options, where)
+        read, locate = _rows(text, width, 0)
+        found = [_table.clean(_table.arrow_column(values)) for values in read.columns]
+        weights = found[2] if width == 3 else None
+        return assemble(found[0], found[1], weights, options, locate, str(path))
+    if is_matrix and options.layout != "long" and not _is_numbered(text, header, options):
+        return _read_matrix(text, options)
+    is_long = options.layout != "matrix" and _columns.find(header, options, where) is not None
+    if not is_long and (options.layout == "long" or not _has_rows(text)):
+        _columns.header_fault(where, header)
+    read, locate = _rows(text, len(header), 1)
+
+    @functools.cache
+    def column(place: int) -> Column:
+        return _table.arrow_column(read.column(place))
+
+    table = _columns.Table(header, column, locate, str(path), where, is_text=True)
+    return read_table(table, options) if is_long else read_wide(table, options)
+
+
+def _has_rows(text: _Text) -> bool:
+    """Return whether anything stands below the first line."""
+    end = _BREAK.search(text.data)
+    return end is not None and bool(text.data[end.end() :].strip())
+
+
+def _is_numbered(text: _Text, header: list[str], options: Layout) -> bool:
+    """Return whether a first line of numbers is a header: of clients, above a matrix of 0 and 1.
+
+    Of few fields it may be a round, a client and a weight instead.
+    """
+    names = [field.strip() for field in header]
+    if options.layout != "auto" or len(names) < _FEWEST_NUMBERED:
+        return False
+    if not all(name.isdecimal() for name in names):
+        return False
+    numbers = [int(name) for name in names]
+    if any(a >= b for a, b in itertools.pairwise(numbers)):
+        return False
+    end = _BREAK.search(text.data)
+    rest = text.data[end.end() :] if end else b""
+    return bool(rest) and _plain_matrix(rest, text.delimiter) is not None
+
+
+def _open(path: pathlib.Path, options: Layout) -> tuple[_Text, str]:
+    """Return a text and its first line that is not empty."""
+    data = text_of(path, options.memory_bytes)
+    blank = data[: len(data) - len(data.lstrip())]
+    if len(blank) == len(data):
+        fault(f"{path}:1", "a header or a row of participation", "an empty file")
+    start = max(blank.rfind(b"\n"), blank.rfind(b"\r")) + 1
+    number = 1 + _count_breaks(blank[:start])
+    data = data[start:]
+    first = next(_lines(data)).decode("utf-8", errors="replace")
+    if "\0" in first or first.lstrip()[:1] in ("{", "["):
+        kind = "bytes that are no text" if "\0" in first else "JSON"
+        fault(f"{path}:{number}", "CSV (or Parquet, NPY, NPZ, or JSON with an object a line)", kind)
+    text = _Text(path, number, data, _delimiter(first))
+    _check_quotes(text)
+    return text, first
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """Yield the lines of a text, however they end."""
+    start = 0
+    for end in _BREAK.finditer(data):
+        yield data[start : end.start()]
+        start = end.end()
+    if start < len(data):
+        yield data[start:]
+
+
+def _count_breaks(data: bytes) -> int:
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+
+
+def _delimiter(line: str) -> str | None:
+    """Return the delimiter of a line; None for blanks between numbers, as NumPy writes them."""
+    counts = {mark: line.count(mark) for mark in _DELIMITERS}
+    best = max(counts, key=lambda mark: counts[mark])
+    if counts[best]:
+        return best
+    first = line.split(maxsplit=1)[:1]
+    return None if first and parse_number(first[0]) is not None else " "
+
+
+@functools.cache
+def _field(delimiter: str) -> re.Pattern[str]:
+    """Return what matches a field and the delimiter after it: in quotes, or without any."""
+    mark = re.escape(delimiter)
+    return re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"|([^"{mark}]*)){mark}')
+
+
+def _check_quotes(text: _Text) -> None:
+    """Raise unless each quote stands around a whole field of one line."""
+    if b'"' not in text.data:
+        return
+    mark = re.escape((text.delimiter or " ").encode())
+    quoted = rb'"[^"\r\n]*+(?:""[^"\r\n]*+)*+"'
+    field = rb'(?:%b|[^"\r\n%b]*+)(?:%b|\r\n|\r|\n|\Z)' % (quoted, mark, mark)
+    found = re.match(rb"(?:(?!\Z)%b)*+" % field, text.data)
+    end = found.end() if found else 0
+    if end < len(text.data):
+        number = text.number + _count_breaks(text.data[:end])
+        start = max(text.data.rfind(b"\n", 0, end), text.data.rfind(b"\r", 0, end)) + 1
+        line = next(_lines(text.data[start : start + _MOST_LINE_BYTES]))
+        fault(f"{text.path}:{number}", 'quotes around whole fields that end on their line, and "" '
+              "for a quote within", repr(line.decode("utf-8", errors="replace")))  # fmt: skip
+
+
+def _rows(text: _Text, width: int, head: int) -> tuple[Any, Any]:
+    """Return the rows below `head` lines as an Arrow table, and what names the place of a row."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    end = _BREAK.search(text.data) if head else None
+    data = text.data if not head else text.data[end.end() :] if end else b""
+    nothing = (f"{text.path}:{text.number}", "rows of participation after the header", "none")
+    if not data.strip(b"\r\n"):
+        fault(*nothing)
+    names = [str(place) for place in range(width)]
+    kind = pa.dictionary(pa.int32(), pa.string())
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(data),
+            pa.csv.ReadOptions(column_names=names),
+            pa.csv.ParseOptions(delimiter=text.delimiter or " "),
+            pa.csv.ConvertOptions(column_types=dict.fromkeys(names, kind)),
+        )
+    except (pa.ArrowException, ValueError) as error:
+        _raise_first_fault(text, width, error)
+    return table, functools.partial(_locate, text, head)
+
+
+def _locate(text: _Text, head: int, row: int) -> str:
+    """Return file and line of a row of participation."""
+    for place, (number, _) in enumerate(text.lines()):
+        if place == row + head:
+            return f"{text.path}:{number}"
+    return str(text.path)
+
+
+def _raise_first_fault(text: _Text, width: int, error: Exception) -> NoReturn:
+    """Find the first row that is not of the file's width, or no text."""
+    for number, line in text.lines():
+        where = f"{text.path}:{number}"
+        if len(line) > _MOST_LINE_BYTES:
+            fault(where, f"a line of at most {_MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
+        try:
+            fields = text.split(line.decode())
+        except UnicodeDecodeError:
+            fault(where, "UTF-8 text", repr(line)[1:61])
+        if len(fields) != width:
+            fault(where, f"{width} fields", f"{len(fields)}: {line.decode()[:60]!r}")
+    fault(str(text.path), "a table of text", str(error))
+
+
+def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
+    path = text.path
+    plain = _plain_matrix(text.data, text.delimiter)
+    if plain is not None:
+        _columns.check_unnamed(options, str(path))
+        first = text.number
+        return _table.from_matrix(plain, options, lambda i, j: f"{path}:{i + first}", str(path))
+    lines, rows = [], []
+    tokens = _Tokens()
+    width = 0
+    for number, line in text.lines():
+        if not line.strip():
+            continue
+        fields = text.split(line.decode("utf-8", errors="replace"))
+        width = width or len(fields)
+        if len(fields) != width:
+            expected = f"{width} fields as in line {text.number}"
+            fault(f"{path}:{number}", expected, str(len(fields)))
+        rows.append(tokens.row(fields, f"{path}:{number}"))
+        lines.append(number)
+        _table.check_memory((len(rows), width), 1, options, str(path))
+
+    def where(row: int, column: int) -> str:
+        return f"{path}:{lines[row]}, field {column + 1}"
+
+    _columns.check_unnamed(options, str(path))
+    return _table.from_matrix(np.stack(rows), options, where, str(path))
+
+
+def _plain_matrix(data: bytes, delimiter: str | None) -> np.ndarray | None:
+    """Return the matrix of a text that holds single digits 0 and 1 alone, or None."""
+    if not data.endswith(b"\n"):
+        data += b"\n"
+    stride = data.index(b"\n") + 1
+    if len(data) % stride:
+        return None
+    width = stride - (2 if data[stride - 2 : stride] == b"\r\n" else 1)
+    table = np.frombuffer(data, np.uint8).reshape(-1, stride)
+    digits, marks, ends = table[:, :width:2], table[:, 1:width:2], table[:, width:]
+    mark = ord(delimiter or " ")
+    if width % 2 == 0 or (ends != ends[0]).any() or (marks != mark).any():
+        return None
+    ones = digits == ord("1")
+    return ones if (ones | (digits == ord("0"))).all() else None
+
+
+class _Tokens:
+    """Entries of a matrix as they are written, each understood once."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Fraction] = {}
+        self._binary: dict[str, bool] = {}
+
+    def row(self, fields: list[str], where: str) -> np.ndarray:
+        """Return a row: bools where all entries are 0 or 1, else fractions."""
+        for field in set(fields) - self._values.keys():
+            value = parse_number(field)
+            if value is None:
+                place = fields.index(field) + 1
+                fault(f"{where}, field {place}", "a number", repr(field.strip()))
+            self._values[field] = value
+            if value in (0, 1):
+                self._binary[field] = value == 1
+        if self._binary.keys() >= set(fields):
+            return np.fromiter(map(self._binary.__getitem__, fields), np.bool_, len(fields))
+        return np.array([self._values[field] for field in fields], dtype=object)

@@ -1,0 +1,144 @@
+"""Columns that nobody used: which of them wait for the user's word, and a guess at that word.
+
+Merged sums always look safer than they are, so that a column is passed over only where it cannot
+tell sums, rows or weights apart: where it is constant in each sum, or holds what is known to vary
+freely (times, hosts, metrics, other names of the clients, numbers of rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mrsa_watch.logs import _json
+from mrsa_watch.logs._long import is_constant, joined
+from mrsa_watch.logs._table import Column, text_of_cell
+
+_PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
+
+
+class Guess(NamedTuple):
+    """What is probably meant by a column: `flag` by which it is used, `texts` of a condition."""
+
+    flag: str  # where, sum_columns, weight_column, ignore_columns
+    texts: tuple[str, ...] = ()
+    is_not: bool = False
+
+
+class Rows(NamedTuple):
+    """The rows that are kept: their sums, as far as they are told apart, and their clients."""
+
+    sums: np.ndarray
+    clients: np.ndarray
+
+
+def guess(plain: str, column: Column | None, rows: Rows) -> Guess | None:
+    """Return what a column that is not used may mean; None if it may be passed over."""
+    if column is None:  # nested values
+        return Guess("ignore_columns")
+    if _json.is_number_of_row(plain) and _ascends(column):
+        return None
+    column = _as_text(column)
+    if is_constant(column.codes, rows.sums):
+        return _of_sums(plain, column)
+    strange = _json.strange_texts(plain, column.names)
+    if strange is not None:
+        if _json.measures(plain) and _comes_in_groups(column.codes, rows.sums):
+            return Guess("sum_columns")
+        marked = np.isin(column.codes, [column.names.index(text) for text in strange])
+        if is_constant(marked, rows.sums):
+            return None
+        return Guess("where", tuple(strange), is_not=True)
+    if _json.says_alias(plain) and _is_alias(column.codes, rows.clients):
+        return None
+    return _of_rows(plain, column, rows)
+
+
+def _as_text(column: Column) -> Column:
+    """Return a column as text, each text once."""
+    places: dict[str, int] = {}
+    texts = [text_of_cell(name) for name in column.names]
+    remap = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
+    codes = remap[column.codes] if len(remap) else column.codes
+    return Column(codes, list(places))
+
+
+def _of_sums(plain: str, column: Column) -> Guess | None:
+    """Return the guess at a column that is constant in each sum: does it say that there is none?"""
+    texts = column.names
+    good = _json.good_texts(plain, texts)
+    if good is not None and (_json.values_say(texts) or _json.says(plain)):
+        return Guess("where", tuple(good))
+    is_no = bool(texts) and all(_json.denies(text) for text in texts)
+    return Guess("ignore_columns") if is_no else None
+
+
+def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
+    """Return the guess at a column that varies within a sum."""
+    if _json.says_neither(plain):
+        return Guess("ignore_columns")
+    numbers = [_json.number_of(text) for text in column.names]
+    values = np.array([np.nan if value is None else value for value in numbers])
+    are_weights = bool((values >= 0).all())
+    nothing = tuple(text for text in column.names if _json.is_nothing(text))
+    may_weigh = np.nanmin(values, initial=0) >= 0 and np.isnan(values).sum() == len(nothing)
+    if _json.says_weight(plain) and may_weigh and len(nothing) < len(values):
+        return Guess("weight_column", nothing, is_not=True)
+    if are_weights and _are_normalised(values[column.codes], rows):
+        return Guess("weight_column")
+    is_said = _json.says_sum(plain) and not _json.says(plain)
+    good = None if is_said and are_weights else _json.good_texts(plain, column.names)
+    if good is not None:
+        return Guess("where", tuple(good))
+    is_fraction = any(value is not None and not value.is_integer() for value in numbers)
+    split = joined([rows.sums, column.codes])
+    repeats = len(np.unique(split)) < len(split)
+    is_each_alone = len(column.names) == len(column.codes)
+    if (repeats or is_said) and not is_each_alone and not is_fraction:
+        return Guess("sum_columns")
+    return Guess("ignore_columns")
+
+
+def _are_normalised(values: np.ndarray, rows: Rows) -> bool:
+    """Return whether the values of each sum add up to 1."""
+    totals = np.bincount(np.unique(rows.sums, return_inverse=True)[1], values)
+    return bool((np.abs(totals - 1) < _PARTS_OF_ONE).all())
+
+
+def _comes_in_groups(codes: np.ndarray, sums: np.ndarray) -> bool:
+    """Return whether each value in a sum of several is of two rows or more: a time of sums."""
+    _, first, counts = np.unique(joined([sums, codes]), return_index=True, return_counts=True)
+    of_sum = np.unique(sums, return_inverse=True)[1][first]
+    several = np.bincount(of_sum) > 1
+    alone = np.zeros(len(several), np.bool_)
+    alone[of_sum[counts == 1]] = True
+    return bool((several & ~alone).any())
+
+
+def _is_alias(codes: np.ndarray, clients: np.ndarray) -> bool:
+    """Return whether two columns name the same things."""
+    counts = {len(np.unique(one)) for one in (codes, clients, joined([codes, clients]))}
+    return len(counts) == 1
+
+
+def _ascends(column: Column) -> bool:
+    """Return whether a column holds integers that ascend from row to row."""
+    numbers = [_json.number_of(text_of_cell(name)) for name in column.names]
+    if not numbers or any(value is None or not value.is_integer() for value in numbers):
+        return False
+    values = np.array(numbers, float)[column.codes]
+    return bool((np.diff(values) > 0).all())
+
+
+def examples(values: Sequence[object]) -> str:
+    """Return the first of some values, in quotes."""
+    shown = ", ".join(short(text_of_cell(value)) for value in values[:4]) or "no values"
+    return shown + (", ..." if len(values) > 4 else "")
+
+
+def short(text: str) -> str:
+    """Return a text in quotes, of bounded length."""
+    shown = repr(text)
+    return shown if len(shown) <= 60 else shown[:56] + "...'"

@@ -1,0 +1,427 @@
+"""The participation log that this package writes, version 1: JSON Lines, one sum a line.
+
+A header names the system and the kind of aggregation, and stands again each time a recorder
+starts on the file; each line below it is a sum, whole or not there. Whatever breaks a rule is
+named by file and line, and nothing is passed over in silence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any, Literal, cast
+
+from mrsa_watch._base.errors import nearest
+from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, shown, twice
+from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_number
+from mrsa_watch.logs._table import check_alike, fault, likeness
+
+FORMAT, VERSION = "mrsa-jax participation log", 1
+TORN = b"#torn"
+"""Ends a line that a crash cut short: no JSON does. What it held was never acknowledged."""
+STAGES = ("setup", "share_keys", "upload", "unmask", "train")
+STATUSES = ("learnt", "aborted", "refused")
+MOST_NAME = 1000  # characters
+_MOST_WHOLE = 2**63
+_HEADER = ("format", "version", "system", "aggregation", "pseudonyms", "run", "extra")
+_SUM = ("round", "sum", "status", "clients", "weights", "asked", "lost", "noise", "clip", "time",
+        "extra")  # fmt: skip
+_PSEUDONYMS = re.compile(r"[0-9a-f]{8}")
+
+Status = Literal["learnt", "aborted", "refused"]
+Key = tuple[int, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Header:
+    """What a recorder says when it starts.
+
+    Attributes:
+        system: What was recorded, such as `"flower 1.41.0"`.
+        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server saw every update by itself) or
+            other text.
+        pseudonyms: First 8 hex digits of the SHA-256 of the salt; None for names as they are.
+        run: How often a recorder had started on the log before.
+        line: Where it stands.
+        extra: Whatever else it says, such as the app and its run.
+    """
+
+    system: str
+    aggregation: str
+    pseudonyms: str | None
+    run: int
+    line: int
+    extra: Any = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SumLine:
+    """One sum of a participation log.
+
+    Attributes:
+        run: Of the header above it; (run, round, sum) names a sum.
+        round: As the system counts rounds.
+        sum: Which of the round's sums, from 0 on.
+        status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (never begun).
+        clients: Who is in the learnt sum.
+        weights: Their factors in it, exactly; None where all are 1.
+        asked: Whom the server asked, where the log says so.
+        lost: Clients who were lost, by stage.
+        noise: Standard deviation of the noise in the sum.
+        clip: Largest norm of an update.
+        line: Where it stands.
+    """
+
+    run: int
+    round: int
+    sum: int
+    status: Status
+    clients: tuple[str, ...]
+    weights: tuple[Fraction, ...] | None
+    asked: tuple[str, ...] | None
+    lost: dict[str, tuple[str, ...]]
+    noise: float | None
+    clip: float | None
+    line: int
+
+    @property
+    def key(self) -> Key:
+        """Return what names the sum."""
+        return self.run, self.round, self.sum
+
+
+class LineParser:
+    r"""Read a participation log line by line, and hold each line to the format's rules.
+
+    Args:
+        name: The file, for messages.
+
+    Attributes:
+        line: How many lines were read.
+        headers: All headers so far; one that adds to what it said under `extra` is there twice.
+        repeated: Numbers of lines that say what an earlier one says; they count once.
+        torn: Numbers of lines that a crash cut short and a later recorder marked.
+        is_unfinished: Whether `sums` came to a last line without an end, which it left out.
+
+    Examples:
+        >>> parser = LineParser("log.jsonl")
+        >>> parser.feed(b'{"format": "mrsa-jax participation log", "version": 1, "system": "my", '
+        ...             b'"aggregation": "secagg+", "pseudonyms": null, "run": 0}\n')
+        >>> found = parser.feed(b'{"round": 7, "clients": ["anna", "bob"], "weights": [1, "1/3"]}')
+        >>> found.key, found.clients, found.weights
+        ((0, 7, 0), ('anna', 'bob'), (Fraction(1, 1), Fraction(1, 3)))
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.line = 0
+        self.headers: list[Header] = []
+        self.repeated: list[int] = []
+        self.torn: list[int] = []
+        self.is_unfinished = False
+        self._run = 0
+        self._runs: dict[int, Header] = {}
+        self._seen: dict[Key, tuple[bytes, int]] = {}  # what a sum's line said, and where
+        self._names: set[str] = set()
+        self._alike: dict[Any, str] = {}  # the same, by what a reader may take for one
+        self._fresh: dict[Any, str] = {}  # of the last sum
+
+    def feed(self, line: bytes) -> SumLine | None:
+        """Return the sum of the next line; None for a header, a repetition or a torn line.
+
+        Args:
+            line: A complete line, with or without its end.
+
+        Raises:
+            ConfigurationError: Naming file and line, if the line breaks a rule of the format or
+                contradicts an earlier one; the parser then stands as before it, but for `line`.
+        """
+        self.line += 1
+        where = f"{self.name}:{self.line}"
+        if line.rstrip(b"\r\n").endswith(TORN):
+            self.torn.append(self.line)
+            return None
+        fields = load_object(line, where, _exactly)
+        if "format" in fields:
+            self._take_header(fields, where)
+            return None
+        if not self.headers:
+            fault(where, f'the header of a participation log ({{"format": "{FORMAT}", ...}})',
+                  f"an object with {_listing(fields)}")  # fmt: skip
+        found = _read_sum(fields, self._run, self.line, where)
+        fresh = self._fresh_names(found, where)
+        told = _digest(found, fields.get("extra"))
+        before, first = self._seen.setdefault(found.key, (told, self.line))
+        if first == self.line:
+            self._fresh = fresh
+            self._alike |= fresh
+            self._names.update(fresh.values())
+            return found
+        if before != told:
+            name = f"round {found.round}, sum {found.sum} of run {found.run}"
+            fault(where, f"of {name} what line {first} says", "something else")
+        self.repeated.append(self.line)
+        return None
+
+    def sums(self, lines: Iterable[bytes]) -> Iterator[SumLine]:
+        """Yield the sums of lines, as `feed` does.
+
+        Args:
+            lines: Lines with their ends; a last one without is not there yet.
+
+        Raises:
+            ConfigurationError: As `feed`.
+        """
+        for line in lines:
+            self.is_unfinished = not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
+            found = None if self.is_unfinished else self.feed(line)
+            if found is not None:
+                yield found
+
+    def forget(self, found: SumLine | None) -> None:
+        """Take back the last line, a sum or a header (None) that could not be written."""
+        self.line -= 1
+        if found is None:
+            del self.headers[-1]
+            self._runs = {header.run: header for header in self.headers}
+            return
+        del self._seen[found.key]
+        self._names.difference_update(self._fresh.values())
+        for alike in self._fresh:
+            self._alike.pop(alike, None)
+
+    def _fresh_names(self, found: SumLine, where: str) -> dict[Any, str]:
+        """Return the names that no line before had, or raise where one may be another's."""
+        told = [*found.clients, *(found.asked or ()), *itertools.chain(*found.lost.values())]
+        new = set(told) - self._names
+        fresh: dict[Any, str] = {}
+        for name in dict.fromkeys(told) if new else ():
+            if name in new:
+                alike = likeness(name)
+                other = self._alike.get(alike, fresh.setdefault(alike, name))
+                check_alike(name, other, "client", where)
+        return fresh
+
+    def _take_header(self, fields: dict[str, Any], where: str) -> None:
+        header = _read_header(fields, self.line, where)
+        known = self._runs.get(header.run)
+        if known is not None and dataclasses.replace(known, line=self.line) == header:
+            if known.extra == header.extra:
+                self.repeated.append(self.line)
+                self._run = header.run
+                return
+        elif self.headers:
+            first, last = self.headers[0], self._runs[max(self._runs)]
+            if header.pseudonyms != first.pseudonyms:
+                own = f"pseudonyms of the salt of line {first.line} ({first.pseudonyms})"
+                fault(where, f"{own}: with another, clients would count twice",
+                      str(header.pseudonyms))  # fmt: skip
+            if header.run <= last.run:
+                fault(where, f"a run above {last.run}, that of line {last.line}", str(header.run))
+        self.headers.append(header)
+        self._runs[header.run] = header
+        self._run = header.run
+
+
+def _exactly(text: str) -> int | Fraction:
+    """Return a JSON number exactly; a whole one without a point is an int."""
+    value = parse_number(text)
+    if value is None:
+        raise ValueError(f"{text[:40]}..., a number of too many digits")
+    return value if "." in text or "e" in text.lower() else int(value)
+
+
+def _read_header(fields: dict[str, Any], line: int, where: str) -> Header:
+    if fields["format"] != FORMAT:
+        fault(where, f"the format {FORMAT!r}", shown(fields["format"]))
+    version = fields.get("version")
+    if version != VERSION or isinstance(version, bool):
+        more = " (a newer mrsa-jax may read it)" if isinstance(version, int) else ""
+        fault(where, f"version {VERSION} of the format", f"{shown(version)}{more}")
+    _check_keys(fields, _HEADER, where)
+    for key in _HEADER[2:6]:
+        if key not in fields:
+            fault(where, f"{key!r} in a header", _listing(fields))
+    for key in ("system", "aggregation"):
+        text = fields[key]
+        if not (isinstance(text, str) and _is_name(text)):
+            fault(where, f"a text in one line as {key!r}", shown(text))
+    pseudonyms = fields["pseudonyms"]
+    is_known = isinstance(pseudonyms, str) and _PSEUDONYMS.fullmatch(pseudonyms)
+    if pseudonyms is not None and not is_known:
+        fault(where, "8 hex digits or null as 'pseudonyms'", shown(pseudonyms))
+    run = _whole(fields, "run", where)
+    return Header(
+        fields["system"], fields["aggregation"], pseudonyms, run, line, fields.get("extra")
+    )
+
+
+def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLine:
+    _check_keys(fields, _SUM, where)
+    if "round" not in fields:
+        fault(where, "'round' in the line of a sum", _listing(fields))
+    status = fields.get("status", "learnt")
+    if status not in STATUSES:
+        fault(where, f"a status ({', '.join(STATUSES)})", shown(status))
+    clients = _names(fields.get("clients", []), "'clients'", where)
+    if (status == "learnt") != bool(clients):
+        expected = (
+            "clients in a learnt sum" if status == "learnt" else f"no clients in one {status}"
+        )
+        fault(where, expected, f"{len(clients)}")
+    if not isinstance(fields.get("time", ""), str):
+        fault(where, "a text as 'time'", shown(fields["time"]))
+    asked = _names(fields["asked"], "'asked'", where) if "asked" in fields else None
+    lost = _read_lost(fields.get("lost", {}), where)
+    _check_sets(status, clients, asked, lost, where)
+    return SumLine(
+        run,
+        _whole(fields, "round", where),
+        _whole(fields, "sum", where),
+        cast("Status", status),
+        clients,
+        _read_weights(fields["weights"], clients, where) if "weights" in fields else None,
+        asked,
+        lost,
+        _size(fields, "noise", "a number of 0 or more", where),
+        _size(fields, "clip", "a positive number", where),
+        line,
+    )
+
+
+def _check_keys(fields: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in fields:
+        if key not in known:
+            fault(where, "known keys (others stand under 'extra')", f"{shown(key)}, "
+                  f"{nearest(key, known)}")  # fmt: skip
+
+
+def _check_sets(
+    status: str,
+    clients: tuple[str, ...],
+    asked: tuple[str, ...] | None,
+    lost: dict[str, tuple[str, ...]],
+    where: str,
+) -> None:
+    """Raise where who was asked, who was lost and who is in the sum contradict each other."""
+    inside, missing = set(clients), set[str]()
+    for stage, names in lost.items():
+        twice = missing.intersection(names)
+        if twice:
+            fault(where, "each client lost once", f"{shown(min(twice))} again at {stage!r}")
+        missing.update(names)
+        if stage != "unmask" and not inside.isdisjoint(names):
+            name = min(inside.intersection(names))
+            fault(where, f"a sum without those lost at {stage!r}", f"{shown(name)} in it")
+        if stage == "unmask" and status == "learnt" and not inside.issuperset(names):
+            name = min(set(names) - inside)
+            fault(where, "those lost at 'unmask' in the sum", f"{shown(name)} outside it")
+    strangers = set() if asked is None else (inside | missing).difference(asked)
+    if strangers:
+        fault(where, "only clients who were asked", shown(min(strangers)))
+
+
+def _names(value: Any, what: str, where: str) -> tuple[str, ...]:
+    """Return a list of names, each once."""
+    if not isinstance(value, list):
+        fault(where, f"a list of clients as {what}", shown(value))
+    if not set(map(type, value)) <= {str}:
+        odd = next(name for name in value if type(name) is not str)
+        fault(where, f"clients as text in {what}", shown(odd))
+    if not _is_plain(value):
+        odd = next((name for name in value if not _is_name(name)), None)
+        if odd is not None:
+            fault(where, "names in one line, without blanks around them, of at most "
+                  f"{MOST_NAME} characters in {what}", shown(odd))  # fmt: skip
+    if len(set(value)) < len(value):
+        fault(where, f"each client once in {what}", f"{shown(twice(value))} again")
+    return tuple(value)
+
+
+def _is_plain(names: list[str]) -> bool:
+    """Return whether many names are surely good ones, at once."""
+    joined = "".join(names)
+    within = not names or (all(names) and len(max(names, key=len)) <= MOST_NAME)
+    return within and joined.isprintable() and " " not in joined
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a name is one line of whole characters."""
+    good = 0 < len(name) <= MOST_NAME and name == name.strip() and len(name.splitlines()) == 1
+    return good and not any("\ud800" <= mark <= "\udfff" for mark in name)
+
+
+def _read_lost(value: Any, where: str) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        fault(where, "an object of stages and lists of clients as 'lost'", shown(value))
+    for stage in value:
+        if stage not in STAGES:
+            fault(where, "known stages in 'lost'", f"{shown(stage)}, {nearest(stage, STAGES)}")
+    return {stage: _names(names, f"'lost' at {stage!r}", where) for stage, names in value.items()}
+
+
+def _read_weights(value: Any, clients: tuple[str, ...], where: str) -> tuple[Fraction, ...]:
+    if not isinstance(value, list) or len(value) != len(clients):
+        count = f"{len(value)} values" if isinstance(value, list) else shown(value)
+        fault(where, f"a list of {len(clients)} 'weights', one for each client", count)
+    kinds = {str, int, Fraction}
+    odd = [weight for weight in value if type(weight) not in kinds]
+    known = {weight: _weight(weight, where) for weight in odd[:1] or set(value)}  # most are alike
+    if common_denominator(known.values()) is None:
+        fault(where, "weights of one sum with a common denominator of at most 4300 bits", "a "
+              "larger one")  # fmt: skip
+    return tuple([known[weight] for weight in value])
+
+
+def _weight(value: Any, where: str) -> Fraction:
+    number = exact_weight(value)
+    if number is None:
+        fault(where, "positive numbers, or fractions such as \"3/7\", as 'weights'", shown(value))
+    return number
+
+
+def _whole(fields: dict[str, Any], key: str, where: str) -> int:
+    value = fields.get(key, 0)
+    if type(value) is not int or not 0 <= value < _MOST_WHOLE:
+        fault(where, f"an integer of 0 or more as {key!r}", shown(value))
+    return value
+
+
+def _size(fields: dict[str, Any], key: str, rule: str, where: str) -> float | None:
+    """Return a number of 0 or more (`clip`: above 0), None where there is none."""
+    value = fields.get(key)
+    if value is None:
+        return None
+    number = math.nan
+    if type(value) in (int, Fraction):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+    is_zero = number == 0 and (key == "clip" or value != 0)
+    if not 0 <= number < math.inf or is_zero:
+        fault(where, f"{rule}, finite as a float, as {key!r}", shown(value))
+    return number
+
+
+def _digest(found: SumLine, extra: Any) -> bytes:
+    """Return a digest of what a line says, whatever the order of its clients."""
+    ones = [1] * len(found.clients)
+    weights = ones if found.weights is None else [str(weight) for weight in found.weights]
+    inside = dict(zip(found.clients, map(str, weights), strict=True))
+    asked = None if found.asked is None else sorted(found.asked)
+    lost = {stage: sorted(names) for stage, names in found.lost.items() if names}
+    told = [found.status, inside, asked, lost, found.noise, found.clip, extra]
+    text = json.dumps(told, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _listing(names: Iterable[str]) -> str:
+    told = [shown(name) for name in names]
+    return ", ".join(told[:8]) + (", ..." if len(told) > 8 else "") if told else "no keys"

@@ -1,0 +1,274 @@
+"""A table with a row for each participation as a matrix, its faults named by row."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from mrsa_watch.logs._command import refuse
+from mrsa_watch.logs._numbers import parse_number
+from mrsa_watch.logs._table import (
+    Column,
+    Layout,
+    ParticipationLog,
+    check_names,
+    check_rounds,
+    decimal_of,
+    dense,
+    fault,
+    in_order,
+    named,
+    places_in,
+    text_of_cell,
+)
+
+# ---- Which rows of a long table are of one sum, where a round's number alone does not say so.
+#
+# Splitting a round's rows in parts never makes a figure look better: the parts add up to the whole,
+# so that the server who knows them knows it too. Merging does; nothing is merged without a word.
+
+
+def joined(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Return one code for each combination of codes, in lexicographic order."""
+    found = columns[0]
+    for codes in columns[1:]:
+        width = int(codes.max(initial=0)) + 1
+        found = np.unique(found * width + codes, return_inverse=True)[1]
+    return found
+
+
+def is_constant(codes: np.ndarray, sums: np.ndarray) -> bool:
+    """Return whether all rows of a sum have the same code, for each sum."""
+    order = np.argsort(sums, kind="stable")
+    own, codes = sums[order], codes[order]
+    return not ((own[1:] == own[:-1]) & (codes[1:] != codes[:-1])).any()
+
+
+def first_return(sums: np.ndarray, clients: np.ndarray) -> int | None:
+    """Return the first row of a sum that comes again after others; None if none does.
+
+    None too where the file is not in the order of its sums: where fewer neighbours share their sum
+    than their client, or not half as many as could.
+    """
+    starts = np.flatnonzero(np.r_[True, sums[1:] != sums[:-1]])[: len(sums)]
+    _, first = np.unique(sums[starts], return_index=True)
+    if len(first) == len(starts):
+        return None
+    alike = len(sums) - len(starts)
+    of_one_client = int((clients[1:] == clients[:-1]).sum())
+    is_grouped = 0 < alike >= of_one_client and 2 * alike >= len(sums) - len(first)
+    again = np.setdiff1d(np.arange(len(starts)), first)
+    return int(starts[again[0]]) if is_grouped else None
+
+
+def runs_of(sums: np.ndarray, clients: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Return the run of each row: one more where a sum, or a client in it, comes again.
+
+    Rows of different parts are counted apart, and stand one part after the other.
+    """
+    runs, run, last, part = np.zeros(len(sums), np.int64), 0, -1, -1
+    seen: set[int] = set()
+    members: set[int] = set()
+    rows = zip(sums.tolist(), clients.tolist(), parts.tolist(), strict=True)
+    for row, (label, client, own) in enumerate(rows):
+        again = label in seen if label != last else client in members
+        if again or own != part:
+            run = run + 1 if own == part else 0
+            seen.clear()
+        if again or label != last:
+            members.clear()
+        seen.add(label)
+        members.add(client)
+        runs[row], last, part = run, label, own
+    return runs
+
+
+class Sums(NamedTuple):
+    """The sum of each row.
+
+    Attributes:
+        column: In order of time; named `run:round/part` where there are runs or parts.
+        runs: How many runs there are.
+        returns: The first row of a sum that comes again after others, as `first_return` says.
+    """
+
+    column: Column
+    runs: int
+    returns: int | None
+
+
+def sums_of_rows(rounds: Column, parts: Sequence[Column], clients: Column, options: Layout) -> Sums:
+    """Return the sum of each row, by its round, what tells sums apart, and restarts if they do.
+
+    A part (a job, a group) has an order of its own, whose rows may stand between others'.
+    """
+    order = in_order(rounds, options.round_order)
+    keys = [places_in(order, rounds)]
+    keys += [places_in(in_order(part, "sorted"), part) for part in parts]
+    labels = joined(keys)
+    own = joined(keys[1:]) if parts else np.zeros_like(labels)
+    apart = np.argsort(own, kind="stable")
+    runs = np.zeros_like(labels)
+    returns = None
+    if options.restarts == "new":
+        runs[apart] = runs_of(labels[apart], clients.codes[apart], own[apart])
+    elif options.restarts == "ask":
+        place = first_return(labels[apart], clients.codes[apart])
+        returns = None if place is None else int(apart[place])
+    has_runs = bool(runs.any())
+    if not parts and not has_runs:
+        return Sums(Column(keys[0], [rounds.names[place] for place in order]), 1, returns)
+    codes = joined([runs, labels])
+    _, first = np.unique(codes, return_index=True)
+    names = [
+        (f"{runs[row]}:" if has_runs else "")
+        + "/".join(text_of_cell(column.names[column.codes[row]]) for column in (rounds, *parts))
+        for row in first
+    ]
+    if options.round_order == "file":
+        places = np.argsort(first)
+        back = np.empty_like(places)
+        back[places] = np.arange(len(places))
+        codes, names = back[codes], [names[place] for place in places]
+    return Sums(Column(codes, names), int(runs.max()) + 1, returns)
+
+
+# ---- A table with a row for each participation as a matrix, its faults named by row.
+
+_MISSING = ("", "nan", "NaN")
+_MOST_NAME = 1000  # characters
+
+
+def assemble(
+    rounds: Column,
+    clients: Column,
+    weights: Column | None,
+    options: Layout,
+    locate: Callable[[int], str],
+    path: str,
+    parts: Sequence[Column] = (),
+) -> ParticipationLog:
+    """Return the matrix of a table with a row for each participation, or name its first fault.
+
+    Args:
+        rounds: The round of each row.
+        clients: Its client.
+        weights: Its weight; 1 if None.
+        options: How to read the table.
+        locate: Names the place of a row.
+        path: Names the table.
+        parts: What tells several sums of one round apart.
+    """
+    if rounds.codes.size == 0:
+        fault(path, "rows of participation after the header", "none")
+    if weights is None:
+        weights = Column(np.zeros_like(rounds.codes), [1])
+    read = [_weight(name) for name in weights.names]
+    _check_rows(rounds, clients, weights, read, locate)
+    check_rounds(rounds, locate)
+    check_names(clients, "client", locate)
+    values = [Fraction(0) if value is None else value for value in read]  # None is in no row
+    found = sums_of_rows(rounds, parts, clients, options)
+    sums = found.column
+    if found.returns is not None:
+        _refuse_return(sums.names[sums.codes[found.returns]], locate(found.returns), path, options)
+    columns = in_order(clients, "sorted")
+    row, column = sums.codes, places_in(columns, clients)
+    shape = (len(sums.names), len(columns))
+    _check_repeats(row, column, shape, sums, clients, locate)
+    matrix = dense(row, column, shape, Column(weights.codes, values), options, path)
+    log = named(matrix, tuple(sums.names), tuple(clients.names[i] for i in columns))
+    if found.runs == 1:
+        return log
+    note = f"The numbers of rounds begin anew: read as {found.runs} runs, by the order of the rows."
+    return dataclasses.replace(log, notes=(note,))
+
+
+def _refuse_return(name: Any, where: str, path: str, options: Layout) -> NoReturn:
+    """Refuse a round that goes on after others have come, in a file in order of its rounds."""
+    refuse(where, f"the rows of round {name!r} next to each other, as others' are (--restarts new: "
+           "its number is used anew, by another sum; --restarts same: it is the same sum)",
+           "it again after others; this reads another sum there, so that no figure is too good",
+           path, dataclasses.replace(options, restarts="new"))  # fmt: skip
+
+
+def _weight(name: Any) -> Fraction | None:
+    """Return a weight exactly, or None if it is none."""
+    if isinstance(name, str):
+        value = parse_number(name)
+    elif isinstance(name, float) and not math.isfinite(name):
+        value = None
+    else:
+        value = None if name is None else Fraction(name)
+    return value if value is not None and value >= 0 else None
+
+
+def _check_rows(
+    rounds: Column,
+    clients: Column,
+    weights: Column,
+    values: list[Fraction | None],
+    locate: Callable[[int], str],
+) -> None:
+    faults: list[tuple[int, str, Column]] = []
+    one_line = f"a name in one line, of at most {_MOST_NAME} characters"
+    bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
+    columns: tuple[tuple[Column, str, Callable[[Any], bool]], ...] = (
+        (rounds, "a round (a number from 0 on, or a name)", _is_round),
+        (clients, "the name or number of a client", _is_name),
+        (rounds, one_line, _is_one_line),
+        (clients, one_line, _is_one_line),
+        (weights, "a weight, a number of 0 or more", lambda name: name not in bad),
+    )
+    for column, expected, is_fine in columns:
+        wrong = [code for code, name in enumerate(column.names) if not is_fine(name)]
+        rows = np.flatnonzero(np.isin(column.codes, wrong)) if wrong else np.empty(0, int)
+        if rows.size:
+            faults.append((int(rows[0]), expected, column))
+    if faults:
+        row, expected, column = min(faults, key=lambda item: item[0])
+        name = column.names[column.codes[row]]
+        fault(locate(row), expected, "nothing" if name in ("", None) else repr(name))
+
+
+def _is_name(name: Any) -> bool:
+    return name is not None and name not in _MISSING and name == name  # NaN differs from itself
+
+
+def _is_one_line(name: Any) -> bool:
+    if not isinstance(name, str):
+        return True
+    return len(name) <= _MOST_NAME and "\n" not in name.strip() and "\r" not in name.strip()
+
+
+def _is_round(name: Any) -> bool:
+    if isinstance(name, float) and math.isinf(name):
+        return False
+    number = decimal_of(name)
+    return _is_name(name) and (number is None or number >= 0)
+
+
+def _check_repeats(
+    row: np.ndarray,
+    column: np.ndarray,
+    shape: tuple[int, int],
+    rounds: Column,
+    clients: Column,
+    locate: Callable[[int], str],
+) -> None:
+    place = row.astype(np.int64) * shape[1] + column
+    order = np.argsort(place, kind="stable")
+    again = order[1:][place[order[1:]] == place[order[:-1]]]
+    if again.size == 0:
+        return
+    second = int(again.min())
+    first = int(np.flatnonzero(place == place[second])[0])
+    client, label = clients.names[clients.codes[second]], rounds.names[rounds.codes[second]]
+    fault(locate(second), "each client once in a round (--sum-columns COLUMN tells its sums apart, "
+          "--restarts new where it begins anew; of a row that is there twice one must go)",
+          f"client {client!r} in round {label!r} again, first in {locate(first)}")  # fmt: skip

@@ -1,0 +1,309 @@
+"""A whole participation log, or JSON Lines of any system, as a history."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_watch.logs import _columns, _table
+from mrsa_watch.logs._decide import read_table
+from mrsa_watch.logs._json import load_object
+from mrsa_watch.logs._jsonl import TORN, LineParser, SumLine
+from mrsa_watch.logs._table import Column, Layout, ParticipationLog, fault
+from mrsa_watch.logs._text import lines_of, text_format, text_of
+
+# ---- The lines in which NVFlare's log says whose contribution its aggregator took.
+
+_MARK = b" by the aggregator at round "
+_MESSAGE = re.compile(
+    r"Contribution from (?P<client>.+) (?P<verdict>ACCEPTED|REJECTED) by the aggregator "
+    r"at round (?P<round>\d{1,18})\."
+)
+_JOB = re.compile(r"\brun=([^,\]]+)")
+_COUNT = re.compile(r"aggregating (?P<count>\d{1,18}) update\(s\) at round (?P<round>\d{1,18})")
+_NOTE = (
+    "NVFlare's server sees every update by itself, unless they are encrypted, of which its log "
+    "says nothing: the figures say what secure aggregation of these sums would hide. Weights are "
+    "not in the log either: each contribution counts as 1."
+)
+
+
+def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
+    """Read a server's log, `log.txt` or `log.json`: accepted contributions, a sum a round."""
+    rounds, clients, jobs, lines = [], [], [], []
+    counts: dict[int, tuple[int, int]] = {}  # by round: how many were aggregated, says which line
+    rejected = 0
+    job = ""
+    for number, line in enumerate(lines_of(text_of(path, options.memory_bytes)), 1):
+        told = _told(line, f"{path}:{number}")
+        if told is None:
+            continue
+        context, message = told
+        job = next(iter(_JOB.findall(context)), job)
+        if found := _COUNT.search(message):
+            counts[int(found["round"])] = int(found["count"]), number
+        elif found := _MESSAGE.search(message):
+            if found["verdict"] == "REJECTED":
+                rejected += 1
+                continue
+            rounds.append(int(found["round"]))
+            clients.append(found["client"])
+            jobs.append(job)
+            lines.append(number)
+    if not rounds:
+        fault(str(path), "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
+              "(only its workflow ScatterAndGather and its kin write it; others need a recorder: "
+              "mrsa_watch.nvflare)", "none")  # fmt: skip
+    columns: dict[str, list[Any]] = {"round": rounds, "client": clients}
+    if len(set(jobs)) > 1:
+        columns["job"] = jobs
+    read = [_table.distinct(values) for values in columns.values()]
+    read[1] = _table.clean(read[1])
+    table = _columns.Table(
+        list(columns), read.__getitem__, lambda row: f"{path}:{lines[row]}", str(path), str(path)
+    )
+    log = read_table(table, options)
+    notes = [*log.notes, _NOTE, *_unlike(rounds, counts)]
+    if rejected:
+        notes.append(f"Contributions that were rejected, and are in no sum: {rejected}.")
+    if len(columns) == 2:  # round and client, which are no columns of the log
+        log = dataclasses.replace(log, columns_used=())
+    return dataclasses.replace(log, notes=tuple(notes))
+
+
+def _told(line: bytes, where: str) -> tuple[str, str] | None:
+    """Return what a line says before and in its message, if it may be of use."""
+    if _MARK not in line and b"aggregating " not in line:
+        return None
+    if line.startswith(b"{"):
+        fields = load_object(line, where, str)
+        return str(fields.get("fl_ctx", "")), str(fields.get("message", ""))
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        fault(where, "UTF-8 text", repr(line[:60])[1:])
+    context, _, message = text.rpartition("] - ")
+    return context, message
+
+
+def _unlike(rounds: list[int], counts: dict[int, tuple[int, int]]) -> list[str]:
+    """Return a sentence for each round of which the log counts others than it names."""
+    named = collections.Counter(rounds)
+    unlike = [
+        f"line {line}: {count} at round {own}, of which {named[own]} are named"
+        for own, (count, line) in counts.items()
+        if named[own] != count
+    ]
+    more = f", and {len(unlike) - 5} more" if len(unlike) > 5 else ""
+    told = "; ".join(unlike[:5])
+    return [f"The log counts other contributions than it names ({told}{more})."] if unlike else []
+
+
+# ---- A whole participation log, or JSON Lines of any system, as a history.
+
+_MOST_LINES_TOLD = 8
+
+
+def read_jsonl(path: pathlib.Path, options: Layout) -> ParticipationLog:
+    """Read JSON Lines: the participation log that this package writes, or rows of any system."""
+    data = text_of(path, options.memory_bytes)
+    read = _read_participation if _is_participation(data, path) else _read_rows
+    return read(data, path, options)
+
+
+def sums_of(path: pathlib.Path, memory_bytes: int) -> tuple[LineParser, Iterator[SumLine]] | None:
+    """Return the sums of a participation log and their parser; None for a log of another kind.
+
+    Args:
+        path: The file.
+        memory_bytes: Most that its text may need, or 256 MiB if that is more.
+
+    Raises:
+        ConfigurationError: As `read_log`, also while the sums are taken.
+        DataNotFoundError: If there is no such file.
+    """
+    if text_format(path) != "jsonl":
+        return None
+    data = text_of(path, memory_bytes)
+    parser = LineParser(str(path))
+    return (parser, parser.sums(lines_of(data))) if _is_participation(data, path) else None
+
+
+def _is_participation(data: bytes, path: pathlib.Path) -> bool:
+    lines = ((number, line) for number, line in enumerate(lines_of(data), 1)
+             if line.strip() and not line.rstrip(b"\r\n").endswith(TORN))  # fmt: skip
+    number, first = next(lines, (1, b""))
+    if not first:
+        fault(f"{path}:1", "JSON, an object a line", "an empty file")
+    fields = load_object(first, f"{path}:{number}", _plain_text)
+    return "format" in fields or isinstance(fields.get("clients"), list)
+
+
+class _Sum(NamedTuple):
+    """What is kept of a learnt sum: its clients and weights as codes."""
+
+    line: SumLine
+    clients: np.ndarray
+    weights: np.ndarray
+
+
+class _Codes(dict[Any, int]):
+    """Names and their codes."""
+
+    def __missing__(self, name: Any) -> int:
+        self[name] = len(self)
+        return self[name]
+
+    def of(self, names: Sequence[Any]) -> np.ndarray:
+        return np.fromiter(map(self.__getitem__, names), np.int64, len(names))
+
+
+def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> ParticipationLog:
+    _columns.check_unnamed(options, str(path), "a participation log, which has its own keys")
+    parser = LineParser(str(path))
+    clients, weights = _Codes(), _Codes()
+    weights.of([Fraction(1)])
+    sums: list[_Sum] = []
+    others: Counter[str] = Counter()
+    for found in parser.sums(lines_of(data)):
+        if found.status == "learnt":
+            factors = np.zeros(len(found.clients), np.int64)
+            if found.weights is not None:
+                factors = weights.of(found.weights)
+            own = dataclasses.replace(found, clients=(), weights=None, asked=None, lost={})
+            sums.append(_Sum(own, clients.of(found.clients), factors))
+        else:
+            others[found.status] += 1
+    if not sums:
+        counts = ", ".join(f"{count} {status}" for status, count in others.items())
+        fault(str(path), "a learnt sum", f"none ({counts})" if counts else "none")
+    if options.round_order == "sorted":
+        sums.sort(key=lambda one: one.line.key)
+    log = _history(sums, clients, weights, options, str(path))
+    return dataclasses.replace(
+        log,
+        noise=_known([one.line.noise for one in sums]),
+        clip=_known([one.line.clip for one in sums]),
+        aggregation=tuple(dict.fromkeys(header.aggregation for header in parser.headers)),
+        notes=tuple(_notes(parser, others)),
+    )
+
+
+def _history(
+    sums: Sequence[_Sum], clients: _Codes, weights: _Codes, options: Layout, path: str
+) -> ParticipationLog:
+    codes = np.concatenate([one.clients for one in sums])
+    people = _table.clean(Column(codes, list(clients)))
+    columns = _table.in_order(people, "sorted")
+    shape = (len(sums), len(columns))
+    matrix = _table.dense(
+        np.repeat(np.arange(len(sums)), [len(one.clients) for one in sums]),
+        _table.places_in(columns, people),
+        shape,
+        Column(np.concatenate([one.weights for one in sums]), list(weights)),
+        options,
+        path,
+    )
+    return _table.named(matrix, _rounds(sums), tuple(people.names[i] for i in columns))
+
+
+def _rounds(sums: Sequence[_Sum]) -> tuple[int | str, ...]:
+    """Return the name of each sum: its round, with the run and the sum where there are others."""
+    has_runs = any(one.line.run for one in sums)
+    has_sums = any(one.line.sum for one in sums)
+    if not has_runs and not has_sums:
+        return tuple(one.line.round for one in sums)
+    return tuple(
+        (f"{one.line.run}:" if has_runs else "")
+        + str(one.line.round)
+        + (f"/{one.line.sum}" if has_sums else "")
+        for one in sums
+    )
+
+
+def _known(values: list[float | None]) -> tuple[float | None, ...] | None:
+    return None if all(value is None for value in values) else tuple(values)
+
+
+def _notes(parser: LineParser, others: Counter[str]) -> list[str]:
+    """Return what else is to be told, in sentences."""
+    notes = []
+    if others:
+        counts = " and ".join(f"{count} {status}" for status, count in others.items())
+        notes.append(f"Sums of which nothing was learnt, and which do not count: {counts}.")
+    if parser.repeated:
+        notes.append(f"{_lines(parser.repeated)} what earlier ones say: each sum counts once.")
+    if parser.torn:
+        cut = _lines(parser.torn, "were", "was")
+        notes.append(
+            f"{cut} cut short, before the recorder confirmed what stood there: not counted."
+        )
+    if parser.is_unfinished:
+        notes.append(f"Line {parser.line + 1}, the last, has no end yet: not counted.")
+    return notes
+
+
+def _lines(numbers: Sequence[int], several: str = "say", one: str = "says") -> str:
+    if len(numbers) == 1:
+        return f"Line {numbers[0]} {one}"
+    shown = ", ".join(map(str, numbers[:_MOST_LINES_TOLD]))
+    more = f" and {len(numbers) - _MOST_LINES_TOLD} more" if len(numbers) > _MOST_LINES_TOLD else ""
+    return f"Lines {shown}{more} {several}"
+
+
+def _plain_text(text: str) -> str:
+    return text
+
+
+def _read_rows(data: bytes, path: pathlib.Path, options: Layout) -> ParticipationLog:
+    """Read a row a line, its keys as columns."""
+    if options.layout == "matrix":
+        fault(str(path), "rows of round and client in JSON", "layout matrix")
+    codes: dict[str, _Codes] = {}
+    read: dict[str, list[int]] = {}
+    nested: set[str] = set()
+    numbers: list[int] = []
+    for number, line in enumerate(lines_of(data), 1):
+        if not line.strip():
+            continue
+        for key, value in load_object(line, f"{path}:{number}", _plain_text).items():
+            if isinstance(value, dict | list):
+                nested.add(key)
+                continue
+            if key not in read:
+                codes[key] = _Codes({"": 0})
+                read[key] = []
+            read[key] += [0] * (len(numbers) - len(read[key]))  # rows without this key
+            read[key].append(codes[key][_cell(value)])
+        numbers.append(number)
+
+    def column(place: int) -> Column | None:
+        key = header[place]
+        if key in nested:
+            return None
+        filled = read[key] + [0] * (len(numbers) - len(read[key]))
+        used, places = np.unique(np.array(filled, np.int64), return_inverse=True)
+        names = list(codes[key])
+        return Column(places, [names[code] for code in used])
+
+    header = list(dict.fromkeys([*read, *nested]))
+    where = f"{path}:{numbers[0]}"
+    table = _columns.Table(
+        header, column, lambda row: f"{path}:{numbers[row]}", str(path), where, is_text=True
+    )
+    return read_table(table, options)
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text, as a table in text has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

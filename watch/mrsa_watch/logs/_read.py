@@ -1,0 +1,163 @@
+"""Read the participation log of any system: who was in which sum.
+
+The participation log of `mrsa_watch`, JSON Lines of any system, NVFlare's log, CSV, Parquet,
+NPY and NPZ, told apart by their content; names of rounds and clients are kept, and whatever is
+malformed is named with file and line.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.tables import is_table
+from mrsa_watch._base.untrusted import start_of
+from mrsa_watch.logs import _columns
+from mrsa_watch.logs._table import Layout, ParticipationLog, fault
+from mrsa_watch.logs._text import text_format
+
+LayoutName = Literal["auto", "long", "matrix"]
+OrderName = Literal["sorted", "file"]
+RestartsName = Literal["ask", "new", "same"]
+FormatName = Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"]
+_DEFAULT_MEMORY_BYTES = 2 * 2**30
+
+
+def read_log(
+    path: str | pathlib.Path | Any,
+    *,
+    format: FormatName = "auto",
+    layout: LayoutName = "auto",
+    round_column: str | None = None,
+    client_column: str | None = None,
+    weight_column: str | None = None,
+    round_order: OrderName = "sorted",
+    array: str | None = None,
+    memory_bytes: int = _DEFAULT_MEMORY_BYTES,
+    where: Mapping[str, Any] | Sequence[str] | str = (),
+    ignore_columns: Sequence[str] | str = (),
+    sum_columns: Sequence[str] | str = (),
+    restarts: RestartsName = "ask",
+) -> ParticipationLog:
+    r"""Read a participation history from a file, or a table, of any system.
+
+    The participation log that `mrsa_watch.Recorder` writes says all by itself, noise and clip
+    too (`noise`, `clip` and `aggregation` of what is returned; repetitions and lines that a crash
+    cut short are told of in `notes`); its sums are ordered by run, round and sum. Other JSON Lines
+    are a long table, an object a row and its keys as columns. Of NVFlare's server log, text or
+    JSON, the lines count by which its aggregator accepted a contribution.
+
+    A table has one of two layouts. *Long*: a row for each client in each sum, under a header that
+    names a round and a client column (usual names such as `server_round` or `cid` are known;
+    others are named by the caller). Rounds and clients may be numbers or any text, with gaps; a
+    round in which nobody took part cannot be written and is not missed. *Matrix*: 0 and 1, a line
+    for each round and a field for each client, without a header.
+
+    A column that is not used is passed over where it cannot turn the verdict: where it is the same
+    in all rows of each sum, or is known to vary freely (times, hosts, metrics, other names of the
+    clients, numbers of rows). Any other may tell several sums of a round apart, say that a row is
+    in none, or hold weights: it is refused until the caller decides, and so is a round whose rows
+    stand in several places of a log that is otherwise in the order of its rounds, as where its
+    numbering began anew. The refusal names all columns at once and ends in a command, or a call,
+    that decides by their names and values; check it. Sums that are told apart never look safer than
+    their sum does, so that `sum_columns` and `restarts="new"` err on the safe side.
+
+    Args:
+        path: JSON Lines, NVFlare's log or CSV (comma, semicolon, tab, bar or blanks), each also
+            packed by gzip; Parquet, NPY or NPZ. Or a table of pandas: a row for each client in each
+            sum, or a column for each client and the rounds as the index, as a cross table has;
+            levels of the index that have names count as columns. What such a table's `to_csv` and
+            `to_parquet` write is read alike, with its index and without.
+        format: `"auto"` tells the format by the file's content; a table of pandas has none.
+        layout: `"auto"` tells long and matrix apart by the header. `"matrix"` also allows weights
+            as entries, and names of clients in a first line. `"long"` also allows a table without
+            a header: round, client and maybe weight, in this order.
+        round_column: Name of the round's column.
+        client_column: Name of the client's column.
+        weight_column: Name of the column with each client's weight in the sum; `weight` is known,
+            others (`num_examples`) are taken only when named. Decimal fractions are exact.
+        round_order: `"sorted"` by the round's number or name (round-9 before round-10), or as in
+            the `"file"`.
+        array: Which array of an NPZ archive that holds several.
+        memory_bytes: Most that the history may need as a dense matrix: one byte an entry, eight
+            with weights. A text may be as long, or of 256 MiB.
+        where: Which rows are in the sums: `"status=completed"`, `"status=completed,late"` for one
+            of several texts, `"loss!=nan"` for all others, a sequence of such conditions that must
+            all hold, or a mapping of columns to a text or texts. A text must be the whole value of
+            a row.
+        ignore_columns: Names of columns to pass over, in a sequence or with commas between them.
+        sum_columns: Names of columns that tell several sums of one round apart, such as `group`,
+            `job` or `attempt`: each combination of their values is a sum of its own.
+        restarts: What a round is that goes on after others have come: `"new"`, another sum, of a
+            run that began there; `"same"`, one sum whose rows stand apart; `"ask"` refuses it.
+
+    Returns:
+        The history with its names.
+
+    Raises:
+        ConfigurationError: For a malformed file, by file and line: no header, a missing field, a
+            quote that its line does not close, a weight or entry that is NaN, negative or no
+            number, a client twice in a round, names that may be one (1, 01 and 1.0), a round that
+            is no number where most are, an empty file; for columns or restarts that wait for a
+            decision; or for a history that needs more memory than allowed.
+        DataNotFoundError: If there is no such file.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.csv")
+        >>> _ = path.write_text("round,client\n1,anna\n1,bob\n4,bob\n")
+        >>> log = read_log(path)
+        >>> log.rounds, log.clients, log.participation.astype(int).tolist()
+        ((1, 4), ('anna', 'bob'), [[1, 1], [0, 1]])
+
+    Cost: a million rows take about two seconds.
+    """
+    check_known(format, "format", typing.get_args(FormatName), "a known format")
+    check_known(layout, "layout", typing.get_args(LayoutName), "a known name")
+    check_known(round_order, "round_order", typing.get_args(OrderName), "a known name")
+    check_known(restarts, "restarts", typing.get_args(RestartsName), "a known name")
+    require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
+    options = Layout(
+        layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),
+        _columns.conditions(where), _columns.names_of(ignore_columns),
+        _columns.names_of(sum_columns), restarts,
+    )  # fmt: skip
+    if is_table(path):
+        from mrsa_watch.logs._frame import read_frame
+
+        return read_frame(path, options)
+    file = pathlib.Path(path)
+    magic = start_of(file, 6)
+    return _reader(_format_of(file, magic) if format == "auto" else format)(file, options)
+
+
+def _format_of(file: pathlib.Path, magic: bytes) -> str:
+    """Return the name of a file's format."""
+    if magic.startswith(b"\xd0\xcf\x11\xe0"):
+        fault(str(file), "CSV, JSON Lines, Parquet, NPY or NPZ",
+              "a workbook (save its sheet as CSV)")  # fmt: skip
+    starts = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK": "npz"}
+    binary = [name for start, name in starts.items() if magic.startswith(start)]
+    return binary[0] if binary else text_format(file)
+
+
+def _reader(name: str) -> Callable[[pathlib.Path, Layout], ParticipationLog]:
+    """Return the reader of a format, loaded when it is asked for."""
+    read: Callable[[pathlib.Path, Layout], ParticipationLog]
+    if name == "parquet":
+        from mrsa_watch.logs._frame import read_parquet as read
+    elif name == "npy":
+        from mrsa_watch.logs._frame import read_npy as read
+    elif name == "npz":
+        from mrsa_watch.logs._frame import read_npz as read
+    elif name == "jsonl":
+        from mrsa_watch.logs._participation import read_jsonl as read
+    elif name == "nvflare":
+        from mrsa_watch.logs._participation import read_nvflare as read
+    else:
+        from mrsa_watch.logs._csv import read_csv as read
+    return read

@@ -1,0 +1,346 @@
+"""From the rows of a log to a participation matrix with names, and the checks on the way.
+
+Every reader hands its rows over as codes into lists of names; a fault is named by the place that
+the reader gives for a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from mrsa_watch._base.errors import ConfigurationError
+from mrsa_watch._base.html import brief, telling
+from mrsa_watch.logs._numbers import integer_rows, parse_decimal
+
+_MOST_SHOWN = 200  # characters of what was found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ParticipationLog:
+    """A participation history with the names that its system gave to rounds and clients.
+
+    Attributes:
+        participation: P, bool `[rounds, clients]`, or integer weights (object for large ones).
+        rounds: The name of each row, in order of time.
+        clients: The name of each column.
+        scales: By what each row was multiplied to make fractional weights integral (the sum that
+            the server learnt is the row divided by it), or None if no row was.
+        columns_used: The columns of the table that were read; empty where columns had no names.
+        columns_ignored: Its other columns.
+        noise: Standard deviation of the noise in each learnt sum, None for a sum of which the log
+            says nothing; None where it says nothing of any.
+        clip: Largest norm of an update in each sum, likewise.
+        aggregation: How the sums were made, where the log says so: `"secagg+"`, `"plain"` (the
+            server saw every update by itself), or other text, each once.
+        notes: What else a reader tells of the log, in sentences: repetitions, lines cut short.
+        where: Which rows were kept: columns, and the texts of which one must stand there (of which
+            none may, where the column's name has a ! behind it).
+        sum_columns: The columns that told the sums of one round apart.
+    """
+
+    __repr__ = brief
+    _repr_html_ = telling
+
+    participation: np.ndarray
+    rounds: tuple[Hashable, ...]
+    clients: tuple[Hashable, ...]
+    scales: tuple[Fraction, ...] | None = None
+    columns_used: tuple[str, ...] = ()
+    columns_ignored: tuple[str, ...] = ()
+    noise: tuple[float | None, ...] | None = None
+    clip: tuple[float | None, ...] | None = None
+    aggregation: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    sum_columns: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How to read a file: what the arguments of `read_log` say."""
+
+    layout: str
+    round_column: str | None
+    client_column: str | None
+    weight_column: str | None
+    round_order: str
+    array: str | None
+    memory_bytes: int
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ignore_columns: tuple[str, ...] = ()
+    sum_columns: tuple[str, ...] = ()
+    restarts: str = "ask"
+
+
+class Column(NamedTuple):
+    """One column of a table: row i holds `names[codes[i]]`."""
+
+    codes: np.ndarray
+    names: list[Any]
+
+
+def fault(where: str, expected: str, found: str) -> NoReturn:
+    """Raise the error that names what is wrong in a file, and where."""
+    if len(found) > _MOST_SHOWN:
+        found = found[: _MOST_SHOWN - 3] + "..."
+    raise ConfigurationError(f"{where}: expected {expected}; found {found}")
+
+
+def text_of_cell(value: Any) -> str:
+    """Return a value as text; whole floats as integers, nothing as an empty text."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value).strip()
+
+
+def decimal_of(name: Any) -> Fraction | None:
+    """Return the number that a name of a round or client is, or None."""
+    if isinstance(name, str):
+        return parse_decimal(name)
+    is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
+    return Fraction(name) if is_number else None
+
+
+def clean(column: Column) -> Column:
+    """Strip blanks from the names of a text column; names that are all integers become such."""
+    stripped = [name.strip() for name in column.names]
+    places: dict[str, int] = {}
+    remap = np.array([places.setdefault(name, len(places)) for name in stripped], np.int64)
+    names: list[Any] = list(places)
+    if names and all(_is_canonical(name) for name in names):
+        names = [int(name) for name in names]
+    return Column(remap[column.codes] if len(remap) else column.codes, names)
+
+
+def _is_canonical(name: str) -> bool:
+    """Return whether a name is an integer written in the one usual way ("007" is a name)."""
+    return re.fullmatch(r"0|-?[1-9][0-9]{0,299}", name) is not None
+
+
+def whole(names: list[Any]) -> list[Any]:
+    """Return names that are floats since some are missing as the integers that they are."""
+    floats = [name for name in names if isinstance(name, float)]
+    if floats and all(name == name and name.is_integer() for name in floats):
+        return [int(name) if isinstance(name, float) else name for name in names]
+    return names
+
+
+def dense(
+    row: np.ndarray,
+    column: np.ndarray,
+    shape: tuple[int, int],
+    weights: Column,
+    options: Layout,
+    path: str,
+) -> np.ndarray:
+    """Return the matrix of entries that are fractions: of bools, int64 or objects, as they need."""
+    values: list[Fraction] = weights.names
+    binary = set(values) <= {0, 1}
+    check_memory(shape, 1 if binary else 8, options, path)
+    integral = all(value.denominator == 1 for value in values)
+    small = integral and max(values) < 2**63
+    kind: Any = np.bool_ if binary else np.int64 if small else object
+    matrix = np.zeros(shape, kind)
+    matrix[row, column] = np.array([int(v) if integral else v for v in values], kind)[weights.codes]
+    return matrix
+
+
+def named(
+    matrix: np.ndarray, rounds: tuple[Hashable, ...], clients: tuple[Hashable, ...]
+) -> ParticipationLog:
+    """Return a matrix with its names; rows of fractions are scaled to integers."""
+    if matrix.dtype.kind in "biu":
+        return ParticipationLog(matrix, rounds, clients)
+    whole, scales = integer_rows(matrix, "weights", primitive=False)
+    scaled = any(scale != 1 for scale in scales)
+    return ParticipationLog(whole, rounds, clients, scales if scaled else None)
+
+
+def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
+    """Raise if two names may be one.
+
+    Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names that differ
+    in marks that nobody sees, are not taken for several without the user's word.
+    """
+    used, first = np.unique(column.codes, return_index=True)
+    if all(type(column.names[code]) is int for code in used):
+        return
+    order = np.argsort(first)
+    seen: dict[Any, Any] = {}
+    for code, row in zip(used[order].tolist(), first[order].tolist(), strict=True):
+        name = column.names[code]
+        other = seen.setdefault(likeness(name), name)
+        if other is not name:
+            check_alike(name, other, kind, locate(row))
+
+
+def check_alike(name: Any, other: Any, kind: str, where: str) -> None:
+    """Raise if a name is another than one that it is like."""
+    if type(other) is not type(name) or other != name:
+        fault(where, f"one way to write a {kind} (write both alike if they are one {kind}, and if "
+              "they are two with names that nobody takes for one)",
+              f"{name!a} beside {other!a}")  # fmt: skip
+
+
+def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
+    """Raise if two names may be of one round, or one is no number where most are."""
+    check_names(rounds, "round", locate)
+    codes, first = np.unique(rounds.codes, return_index=True)
+    odd = [row for code, row in zip(codes, first, strict=True)
+           if decimal_of(rounds.names[code]) is None]  # fmt: skip
+    if odd and 2 * len(odd) <= len(codes):
+        row = min(odd)
+        name = rounds.names[rounds.codes[row]]
+        fault(locate(int(row)), "a round's number, as most rounds are (give this one a "
+              "number too, or take its rows out)", ascii(name))  # fmt: skip
+
+
+def likeness(name: Any) -> Any:
+    """Return what two names share that a reader may take for one."""
+    if not isinstance(name, str):
+        number = decimal_of(name)
+        return name if number is None else number
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", name)
+    if not name.isprintable():
+        name = "".join(mark for mark in name if mark.isprintable() or mark.isspace())
+    number = decimal_of(name)
+    return " ".join(name.split()) if number is None else number
+
+
+def in_order(column: Column, how: str) -> np.ndarray:
+    """Return the places of the names in order of time (or of their names, for clients)."""
+    used, first = np.unique(column.codes, return_index=True)
+    if how == "file":
+        return used[np.argsort(first)]
+    names = [column.names[code] for code in used]
+    key: Callable[[Any], Any] = _natural
+    if all(decimal_of(name) is not None for name in names):
+        key = _number
+    elif len({type(name) for name in names}) == 1 and not isinstance(names[0], str):
+        key = _plain  # dates
+    try:
+        places = sorted(range(len(used)), key=lambda place: key(names[place]))
+    except TypeError:  # of a type without an order
+        places = sorted(range(len(used)), key=lambda place: _natural(names[place]))
+    return used[np.array(places, np.int64)]
+
+
+def places_in(order: np.ndarray, column: Column) -> np.ndarray:
+    """Return each entry's place in an order of its column's names."""
+    places = np.zeros(len(column.names), np.int64)
+    places[order] = np.arange(len(order))
+    return places[column.codes]
+
+
+def _plain(name: Any) -> Any:
+    return name
+
+
+def _number(name: Any) -> Any:
+    return decimal_of(name) if isinstance(name, str) else name
+
+
+def _natural(name: Any) -> tuple[list[Any], str]:
+    """Return a key that puts round-9 before round-10."""
+    parts = re.split(r"([0-9]+)", str(name))
+    numbers = [(len(digits), digits) for digits in (part.lstrip("0") for part in parts[1::2])]
+    keys: list[Any] = list(parts)
+    keys[1::2] = numbers
+    return keys, str(name)
+
+
+def check_memory(shape: tuple[int, int], itemsize: int, options: Layout, path: str) -> None:
+    """Raise unless a matrix of this shape fits the memory that the caller allows."""
+    needed = shape[0] * shape[1] * itemsize
+    if needed > options.memory_bytes:
+        size, limit = _size(needed), _size(options.memory_bytes)
+        raise ConfigurationError(
+            f"`memory_bytes` must hold the history as a matrix: {path} has {shape[0]} rounds x "
+            f"{shape[1]} clients, {size}; got {limit} (--memory-gib {math.ceil(needed / 2**30)} "
+            "allows it)"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB" if count >= 2**27 else f"{count} bytes"
+
+
+def from_matrix(
+    array: np.ndarray,
+    options: Layout,
+    where: Callable[[int, int], str],
+    path: str,
+    clients: Sequence[Hashable] | None = None,
+) -> ParticipationLog:
+    """Return a matrix of 0 and 1 (of weights where the user says so) with its names.
+
+    Args:
+        array: Anything that a file can hold.
+        options: How to read it.
+        where: Gives the place of an entry.
+        path: The file.
+        clients: Names of the columns; their numbers from 0 if None.
+    """
+    if array.ndim != 2 or array.size == 0:
+        fault(path, "two axes, rounds and clients, and at least one entry",
+              f"shape {array.shape}")  # fmt: skip
+    if array.dtype.kind not in "biufO":
+        fault(path, "bools or numbers", f"entries of type {array.dtype}")
+    check_memory(array.shape, 8 if options.layout == "matrix" else 1, options, path)
+    weights = options.layout == "matrix"
+    expected = "a number of 0 or more" if weights else (
+        "0 or 1 (a matrix of weights needs --layout matrix, rows of round and client a header or "
+        "--layout long)")  # fmt: skip
+    good = np.ones(1, bool) if array.dtype.kind == "b" else (array == 0) | (array == 1)
+    binary = bool(good.all())
+    if weights and not binary:
+        good = (array >= 0) & ((array != np.inf) if array.dtype.kind == "f" else True)
+    if not good.all():
+        i, j = (int(place) for place in np.argwhere(~good)[0])
+        value = array[i, j]
+        shown = str(value) if isinstance(value, Fraction) else repr(value.item())
+        fault(where(i, j), expected, shown)
+    if clients:
+        column = Column(np.arange(len(clients)), list(clients))
+        check_names(column, "client", lambda place: f"{path}, column {clients[place]!a}")
+    names = (tuple(range(array.shape[0])), tuple(clients or range(array.shape[1])))
+    if binary:
+        return ParticipationLog(array.astype(np.bool_), *names)
+    if array.dtype.kind in "iu" and int(array.max()) < 2**63:
+        return ParticipationLog(array.astype(np.int64), *names)
+    return named(array.astype(object) if array.dtype.kind in "iu" else array, *names)
+
+
+def arrow_column(values: Any) -> Column:
+    """Return an Arrow column of any plain type, None where it is null."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.unify_dictionaries()
+    else:
+        values = values.dictionary_encode(null_encoding="encode")
+    array = values.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # no rows at all
+        return Column(np.empty(0, np.int64), [])
+    names = array.dictionary.to_pylist()
+    indices = array.indices
+    if indices.null_count:
+        indices, names = indices.fill_null(len(names)), [*names, None]
+    # not by Arrow's own way to NumPy, which imports pandas
+    return Column(np.from_dlpack(indices).astype(np.int64), whole(names))
+
+
+def distinct(values: Sequence[Hashable]) -> Column:
+    """Return a column of any hashable values."""
+    places: dict[Hashable, int] = {}
+    codes = np.fromiter((places.setdefault(v, len(places)) for v in values), np.int64, len(values))
+    return Column(codes, list(places))

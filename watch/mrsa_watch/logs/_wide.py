@@ -1,0 +1,226 @@
+"""Tables with a column for each client: 0 and 1, or weights, below a header of names.
+
+A column of rounds (the index that a table of pandas writes beside its columns) names the rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_watch.logs import _json
+from mrsa_watch.logs._columns import (
+    CLIENT_NAMES,
+    ROUND_NAMES,
+    Table,
+    check_ignored,
+    header_fault,
+    place_of,
+    plain_name,
+    refuse_choices,
+)
+from mrsa_watch.logs._command import refuse
+from mrsa_watch.logs._guess import short
+from mrsa_watch.logs._numbers import parse_number
+from mrsa_watch.logs._table import (
+    Column,
+    Layout,
+    ParticipationLog,
+    check_memory,
+    check_rounds,
+    clean,
+    distinct,
+    fault,
+    from_matrix,
+    in_order,
+    text_of_cell,
+)
+
+_NUMBERS_OF_ROWS = ("", "index", "level_0", "unnamed_0", "__index_level_0__")
+RULE = "a column for each client"
+
+
+class Wide(NamedTuple):
+    """Places of a wide table's columns: of the rounds, if it has one, and of the clients."""
+
+    rounds: int | None
+    clients: list[int]
+
+
+def wide_columns(
+    header: Sequence[str], options: Layout, where: str, path: str, rule: str = RULE
+) -> Wide:
+    """Return the places of a wide table's columns; all that are not ignored are clients.
+
+    Raises:
+        ConfigurationError: If a column seems to be something else than a client, or comes twice.
+    """
+    names = [name.strip() for name in header]
+    check_ignored(names, options, where)
+    chosen = dataclasses.replace(options, round_column=None)
+    refuse_choices(chosen, where, "a round and a client column for the columns that are named")
+    rounds, numbers = _rounds_among(names, options, where)
+    left = {place for place, name in enumerate(names) if name in options.ignore_columns}
+    kept = [place for place in range(len(names)) if place not in {rounds, *numbers, *left}]
+    odd = [names[place] for place in kept if _is_no_client(plain_name(names[place]))]
+    if odd:
+        told = ", ".join(map(short, odd[:8])) + (", ..." if len(odd) > 8 else "")
+        refuse(where, f"{rule} (--ignore-columns leaves one out)",
+               f"a column{'s' if len(odd) > 1 else ''} {told}; this leaves out what is none", path,
+               _ignoring(options, odd))  # fmt: skip
+    for place in kept:
+        if names.index(names[place]) != place:
+            fault(where, f"{rule} (--ignore-columns leaves one out)",
+                  f"a column {short(names[place])} again")  # fmt: skip
+    if not kept:
+        fault(where, rule, "none that is not ignored")
+    return Wide(rounds, kept)
+
+
+def _rounds_among(
+    names: Sequence[str], options: Layout, where: str
+) -> tuple[int | None, list[int]]:
+    """Return the place of the rounds, if any, and places of columns that number rows beside it."""
+    plain = {place: plain_name(name) for place, name in enumerate(names)
+             if name not in options.ignore_columns}  # fmt: skip
+    numbers = [place for place, name in plain.items() if name in _NUMBERS_OF_ROWS]
+    named = [place for place, name in plain.items() if name in ROUND_NAMES]
+    if options.round_column is not None:
+        return place_of(names, options.round_column, where), numbers
+    if named:
+        return min(named, key=lambda place: ROUND_NAMES.index(plain[place])), numbers
+    return (numbers[0], numbers[1:]) if numbers else (None, [])
+
+
+def _is_no_client(plain: str) -> bool:
+    return plain in (*ROUND_NAMES, *CLIENT_NAMES) or _json.says(plain) or _json.measures(plain)
+
+
+def _ignoring(options: Layout, names: Sequence[str]) -> Layout:
+    return dataclasses.replace(options, ignore_columns=(*options.ignore_columns, *names))
+
+
+def named_matrix(
+    array: np.ndarray,
+    options: Layout,
+    path: str,
+    header: Sequence[str],
+    wide: Wide,
+    where: Callable[[int, int], str] | None = None,
+) -> ParticipationLog:
+    """Return a matrix whose columns are the clients of a wide table.
+
+    `where` names the place of an entry, unless by its row and its column's name.
+    """
+
+    def by_name(row: int, column: int) -> str:
+        return f"{path}: row {row}, column {header[places[column]]!r}"
+
+    names, places = [name.strip() for name in header], wide.clients
+    log = from_matrix(array, options, where or by_name, path, [names[place] for place in places])
+    used = places if wide.rounds is None else [wide.rounds, *places]
+    return dataclasses.replace(
+        log,
+        columns_used=tuple(names[place] for place in used),
+        columns_ignored=tuple(name for place, name in enumerate(names) if place not in used),
+    )
+
+
+def with_rounds(
+    log: ParticipationLog, rounds: Column, options: Layout, locate: Callable[[int], str]
+) -> ParticipationLog:
+    """Return the history with names for its rows, in their order."""
+    labels: list[Hashable] = [rounds.names[code] for code in rounds.codes]
+    own = distinct(labels)
+    if len(own.names) < len(labels):
+        row = next(i for i, code in enumerate(own.codes) if code != i)
+        fault(locate(row), "each round once in the index", f"{labels[row]!r} again")
+    check_rounds(own, locate)
+    order = in_order(own, options.round_order)
+    return dataclasses.replace(
+        log,
+        participation=log.participation[order],
+        rounds=tuple(labels[i] for i in order),
+        scales=None if log.scales is None else tuple(log.scales[i] for i in order),
+    )
+
+
+def read_wide(table: Table, options: Layout) -> ParticipationLog:
+    """Read a wide table of text.
+
+    Raises:
+        ConfigurationError: If its entries are others than 0 and 1 (or weights, where the layout
+            says so): then its header lacks a round and a client.
+    """
+    if options.layout == "auto":
+        refuse_others(table, options)
+        rounds, clients, odd = _kinds(table, options)
+        if len(clients) < 2 or (rounds is None and odd):
+            header_fault(table.head, table.header)
+    wide = wide_columns(table.header, options, table.head, table.path)
+    columns = [_entries(table, place) for place in wide.clients]
+    binary = {value for one in columns for value in one.names} <= {0, 1}
+    kind: Any = np.bool_ if binary else object
+    size = 1 if binary else 8
+    check_memory((len(columns[0].codes), len(columns)), size, options, table.path)
+    array = np.stack([np.array(one.names, kind)[one.codes] for one in columns], axis=1)
+
+    def where(row: int, column: int) -> str:
+        return f"{table.locate(row)}, field {wide.clients[column] + 1}"
+
+    log = named_matrix(array, options, table.path, table.header, wide, where)
+    if wide.rounds is None:
+        return log
+    rounds_ = table.column(wide.rounds)
+    assert rounds_ is not None  # text is plain
+    return with_rounds(log, clean(rounds_), options, table.locate)
+
+
+def _kinds(table: Table, options: Layout) -> tuple[int | None, list[int], list[int]]:
+    """Return the places of the rounds, of columns of 0 and 1 that may be clients, and of others."""
+    names = [name.strip() for name in table.header]
+    rounds, numbers = _rounds_among(names, options, table.head)
+    others = [place for place, name in enumerate(names)
+              if place not in (rounds, *numbers) and name not in options.ignore_columns
+              ]  # fmt: skip
+    clients = [place for place in others if not _is_no_client(plain_name(names[place]))
+               and _is_binary(table, place)]  # fmt: skip
+    return rounds, clients, [place for place in others if place not in clients]
+
+
+def refuse_others(table: Table, options: Layout) -> None:
+    """Raise if a matrix of 0 and 1 with a column of rounds has columns of something else too."""
+    if _rounds_among([name.strip() for name in table.header], options, table.head)[0] is None:
+        return  # a matrix without names for its rounds: its reader looks at the entries
+    _, clients, odd = _kinds(table, options)
+    if not odd or len(clients) < 2:
+        return
+    names = [table.header[place].strip() for place in odd]
+    shown = ", ".join(map(short, names[:8])) + (", ..." if len(names) > 8 else "")
+    refuse(table.head, "a column of 0 and 1 for each client (--ignore-columns leaves out others; "
+           "--layout matrix takes entries as weights)",
+           f"a column{'s' if len(names) > 1 else ''} {shown}; this leaves out what is none",
+           table.path, _ignoring(options, names))  # fmt: skip
+
+
+def _is_binary(table: Table, place: int) -> bool:
+    column = table.column(place)
+    return column is not None and all(
+        parse_number(text_of_cell(name)) in (0, 1) for name in column.names
+    )
+
+
+def _entries(table: Table, place: int) -> Column:
+    """Return a column as numbers."""
+    column = table.column(place)
+    assert column is not None  # text is plain
+    values = [parse_number(name) for name in column.names]
+    if None in values:
+        code = values.index(None)
+        row = int(np.flatnonzero(column.codes == code)[0])
+        fault(f"{table.locate(row)}, field {place + 1}", "a number",
+              repr(column.names[code].strip()))  # fmt: skip
+    return Column(column.codes, values)
