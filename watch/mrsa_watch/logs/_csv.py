@@ -1,19 +1,20 @@
 """Participation logs in text: (round, client) rows under a header, or a matrix of 0 and 1.
 
-Rows are read at full speed by Arrow; line numbers are found on a second look, only when
-something is wrong. A row is a line: a quote that does not end on its line would swallow the rows
-below it, and is a fault.
+A row is a line: a quote that does not end on its line would swallow the rows below it, and is a
+fault. Each field is kept once, as a number for what stands in it; line numbers are found on a
+second look, only when something is wrong.
 """
 
 from __future__ import annotations
 
+import array
 import functools
 import itertools
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from mrsa_watch.logs._wide import read_wide
 _DELIMITERS = ",;\t|"
 _BREAK = re.compile(rb"\r\n|\n|\r")
 _MOST_LINE_BYTES = 10**6  # of a row of participation
+_PIECE_BYTES = 2**20
 _FEWEST_NUMBERED = 4  # fields
 
 
@@ -75,7 +77,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
                   f"{width} fields")  # fmt: skip
         _columns.check_unnamed(options, where)
         read, locate = _rows(text, width, 0)
-        found = [_table.clean(_table.arrow_column(values)) for values in read.columns]
+        found = [_table.clean(read(place)) for place in range(width)]
         weights = found[2] if width == 3 else None
         return assemble(found[0], found[1], weights, options, locate, str(path))
     if is_matrix and options.layout != "long" and not _is_numbered(text, header, options):
@@ -84,12 +86,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     if not is_long and (options.layout == "long" or not _has_rows(text)):
         _columns.header_fault(where, header)
     read, locate = _rows(text, len(header), 1)
-
-    @functools.cache
-    def column(place: int) -> Column:
-        return _table.arrow_column(read.column(place))
-
-    table = _columns.Table(header, column, locate, str(path), where, is_text=True)
+    table = _columns.Table(header, functools.cache(read), locate, str(path), where, is_text=True)
     return read_table(table, options) if is_long else read_wide(table, options)
 
 
@@ -183,28 +180,74 @@ def _check_quotes(text: _Text) -> None:
               "for a quote within", repr(line.decode("utf-8", errors="replace")))  # fmt: skip
 
 
-def _rows(text: _Text, width: int, head: int) -> tuple[Any, Any]:
-    """Return the rows below `head` lines as an Arrow table, and what names the place of a row."""
-    import pyarrow as pa
-    import pyarrow.csv
-
+def _rows(text: _Text, width: int, head: int) -> tuple[Callable[[int], Column], Any]:
+    """Return the columns of the rows below `head` lines, and what names the place of a row."""
     end = _BREAK.search(text.data) if head else None
     data = text.data if not head else text.data[end.end() :] if end else b""
-    nothing = (f"{text.path}:{text.number}", "rows of participation after the header", "none")
     if not data.strip(b"\r\n"):
-        fault(*nothing)
-    names = [str(place) for place in range(width)]
-    kind = pa.dictionary(pa.int32(), pa.string())
+        where = f"{text.path}:{text.number}"
+        fault(where, "rows of participation after the header", "none")
+    locate = functools.partial(_locate, text, head)
+    plain = _plain_matrix(data, text.delimiter)
+    if plain is not None and plain.shape[1] == width:
+        return lambda place: Column(plain[:, place].astype(np.int64), ["0", "1"]), locate
+    places: list[dict[str, int]] = [{} for _ in range(width)]
+    codes = [array.array("q") for _ in range(width)]
+    for piece in _pieces(text._replace(data=data, number=text.number + bool(head))):
+        fields = _plain_fields(piece, width)
+        if fields is None:  # line by line, which finds what is wrong
+            rows = (_fields(piece, number, line, width) for number, line in piece.lines())
+            fields = list(itertools.chain.from_iterable(rows))
+        for place, (known, own) in enumerate(zip(places, codes, strict=True)):
+            column = fields[place::width]
+            for field in dict.fromkeys(column):
+                known.setdefault(field, len(known))
+            own.extend(map(known.__getitem__, column))
+    return lambda place: Column(np.asarray(codes[place], np.int64), list(places[place])), locate
+
+
+def _pieces(text: _Text) -> Iterator[_Text]:
+    """Yield a text in pieces of whole lines, so that not all of it is held twice."""
+    start, number = 0, text.number
+    while start < len(text.data):
+        end = _BREAK.search(text.data, start + _PIECE_BYTES)
+        data = text.data[start : end.end() if end else len(text.data)]
+        yield text._replace(data=data, number=number)
+        start, number = start + len(data), number + _count_breaks(data)
+
+
+def _plain_fields(text: _Text, width: int) -> list[str] | None:
+    """Return all fields, row after row, of a text without quotes that is as it should be."""
+    data = text.data.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
+    mark = text.delimiter
+    if mark is None or b'"' in data or b"\r" in data:
+        return None
+    letters = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    marks = np.searchsorted(np.flatnonzero(letters == ord(mark)), ends)
+    lengths = np.diff(ends, prepend=-1)
+    if (np.diff(marks, prepend=0) != width - 1).any() or lengths.max() > _MOST_LINE_BYTES:
+        return None
+    if lengths.min() == 1:  # an empty line
+        return None
     try:
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(data),
-            pa.csv.ReadOptions(column_names=names),
-            pa.csv.ParseOptions(delimiter=text.delimiter or " "),
-            pa.csv.ConvertOptions(column_types=dict.fromkeys(names, kind)),
-        )
-    except (pa.ArrowException, ValueError) as error:
-        _raise_first_fault(text, width, error)
-    return table, functools.partial(_locate, text, head)
+        return data[:-1].decode().replace("\n", mark).split(mark)
+    except UnicodeDecodeError:
+        return None
+
+
+def _fields(text: _Text, number: int, line: bytes, width: int) -> list[str]:
+    """Return the fields of a row, of which there are so many."""
+    where = f"{text.path}:{number}"
+    if len(line) > _MOST_LINE_BYTES:
+        fault(where, f"a line of at most {_MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
+    try:
+        fields = text.split(line.decode())
+    except UnicodeDecodeError:
+        fault(where, "UTF-8 text", repr(line)[1:61])
+    if len(fields) != width:
+        fault(where, f"{width} fields", f"{len(fields)}: {line.decode()[:60]!r}")
+    return fields
 
 
 def _locate(text: _Text, head: int, row: int) -> str:
@@ -213,21 +256,6 @@ def _locate(text: _Text, head: int, row: int) -> str:
         if place == row + head:
             return f"{text.path}:{number}"
     return str(text.path)
-
-
-def _raise_first_fault(text: _Text, width: int, error: Exception) -> NoReturn:
-    """Find the first row that is not of the file's width, or no text."""
-    for number, line in text.lines():
-        where = f"{text.path}:{number}"
-        if len(line) > _MOST_LINE_BYTES:
-            fault(where, f"a line of at most {_MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
-        try:
-            fields = text.split(line.decode())
-        except UnicodeDecodeError:
-            fault(where, "UTF-8 text", repr(line)[1:61])
-        if len(fields) != width:
-            fault(where, f"{width} fields", f"{len(fields)}: {line.decode()[:60]!r}")
-    fault(str(text.path), "a table of text", str(error))
 
 
 def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
