@@ -104,7 +104,8 @@ hypothesis.settings.load_profile("suite")
 
 
 # The adapter of a system that is not installed cannot be imported for its doctests.
-collect_ignore = [] if importlib.util.find_spec("nvflare") else ["mrsa_jax/live/nvflare.py"]
+_NVFLARE = ["mrsa_jax/live/nvflare.py", "watch/mrsa_watch/nvflare.py"]
+collect_ignore = [] if importlib.util.find_spec("nvflare") else _NVFLARE
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
 ORDER = (
     "_version",
-    "mrsa_check",
     "_core",
     "modular",
     "graphs",
@@ -50,6 +49,7 @@ ROOMS = {
     "federated": ("conv", "programs", ""),
     "study": ("", "secagg", "attack", "advice", "sweeps"),
     "live": ("", "fedjax", "flower", "nvflare", "pfl"),
+    "mrsa_watch": ("_base", "logs", "", "flower"),
     "mrsa_papers": ("harness", "multiround", "ccesa", "heterosag", ""),
 }
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
@@ -66,7 +66,9 @@ LATE = {
     "xarray",
     "zarr",
 }
+ROOTS = ("mrsa_jax", "mrsa_watch", "mrsa_papers")
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+WATCH = sorted((ROOT.parent / "watch" / "mrsa_watch").rglob("*.py"))
 PAPERS = sorted((ROOT.parent / "papers" / "mrsa_papers").rglob("*.py"))
 
 
@@ -77,9 +79,11 @@ def _tree(path: pathlib.Path) -> ast.Module:
     if stub.exists():
         names = ast.parse(stub.read_text()).body
         parts = stub.parent.parts
-        base = max(parts.index(root) for root in ("mrsa_jax", "mrsa_papers") if root in parts)
+        base = max(parts.index(root) for root in ROOTS if root in parts)
         for node in names:
             assert isinstance(node, ast.ImportFrom)
+            if node.module == "mrsa_watch":  # what is re-exported
+                continue
             assert node.level == 1
             node.module = ".".join([*parts[base:], *([node.module] if node.module else [])])
             node.level = 0
@@ -182,7 +186,13 @@ def test_imports_go_down() -> None:
         {f".{own}": {f".{name}" for name in there} for own, there in papers.items()}
     )
     found += _circles(papers)
-    found += [line for path in [*MODULES, *PAPERS] for line in _too_early(path, _tree(path))]
+    watch = _arrows(WATCH, ROOT.parent / "watch")
+    found += _arrows_up({f".{own}": {f".{name}" for name in there} for own, there in watch.items()})
+    found += _circles(watch)
+    found += [line for path in WATCH for line in _beside_numpy(path, _tree(path))]
+    found += [
+        line for path in [*MODULES, *WATCH, *PAPERS] for line in _too_early(path, _tree(path))
+    ]
     assert not found
 
 
@@ -192,12 +202,22 @@ def _too_early(path: pathlib.Path, tree: ast.Module) -> list[str]:
     return [f"{path} loads {name}" for name in sorted(names & LATE)]
 
 
+def _beside_numpy(path: pathlib.Path, tree: ast.Module) -> list[str]:
+    """Return what a module of the small distribution loads beside NumPy; adapters load theirs."""
+    known = {*sys.stdlib_module_names, "numpy", "mrsa_watch", "__future__"}
+    known |= {"flwr"} if path.parent.name == "flower" else {path.stem} - {"compiled"}
+    known |= {"numba"} if path.stem == "compiled" else set()
+    names = {name.split(".")[0] for name in _imports(_top_level(tree))}
+    return [f"{path} loads {name}" for name in sorted(names - known)]
+
+
 def test_violations_are_seen(tmp_path: pathlib.Path) -> None:
     tree = ast.parse("import scipy\ndef f():\n    from mrsa_jax.study import run")
     path = ROOT / "modular" / "_ring.py"
     assert _up(path, tree) == [f"{path}: study"]
     assert _up(path, ast.parse("import mrsa_papers")) == [f"{path}: mrsa_papers"]
     assert _too_early(path, tree) == [f"{path} loads scipy"]
+    assert _beside_numpy(path, tree) == [f"{path} loads scipy"]
     texts = {
         "__init__": "",
         "_types": "def f():\n    from mrsa_jax.secagg.failures import _theory",
@@ -405,7 +425,9 @@ def test_names_of_doors_exist(tmp_path: pathlib.Path) -> None:
     packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
     assert packages - {"cli", "_core"} <= set(mrsa_jax.__all__)
     modules = _arrows(MODULES).keys() | _arrows(PAPERS, ROOT.parent / "papers").keys()
-    paths = [*MODULES, *PAPERS]
+    modules |= _arrows(WATCH, ROOT.parent / "watch").keys()
+    # the adapter of NVFlare is imported where it is installed, under both names
+    paths = [path for path in [*MODULES, *WATCH, *PAPERS] if path.stem != "nvflare"]
     assert not [(str(path), name) for path in paths for name in _missing(path, modules)]
     wrong = tmp_path / "wrong.py"
     wrong.write_text("from mrsa_jax import study\nfrom mrsa_jax.study import runn\nstudy.sweeep()")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import pathlib
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -15,12 +13,9 @@ from mrsa_jax._core.checks import POSITIVE
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import IS_GROUP, File, Within, check_ranges
-from mrsa_jax._core.html import hidden_words
-from mrsa_jax._core.untrusted import printable
 from mrsa_jax.cli._audit import BELOW_TARGET
 from mrsa_jax.cli._console import Interrupts, error_console, escape, use_cores
 
-_MOST_NAMED = 3
 _IS_TIME = Within(POSITIVE, rule="must be positive and finite")
 
 
@@ -65,6 +60,9 @@ class WatchConfig:
     out: File = None
     """Keep one line of JSON a sum in this file, each once however often watch starts anew."""
 
+    metrics: File = None
+    """Hold the figures after the last sum in this file, for Prometheus to read (OpenMetrics)."""
+
     poll: Annotated[float, _IS_TIME, tyro.conf.arg(metavar="SECONDS")] = 0.5
     """How often to look for more."""
 
@@ -83,29 +81,26 @@ def run_watch(config: WatchConfig) -> int:
     if not config.file.exists():
         _warn(f"{config.file} is not there yet: waiting for it")
     from mrsa_jax.live import Gate
-    from mrsa_watch._watch import Kept, watch
+    from mrsa_watch._watch import print_sums
 
-    gate = Gate(config.fail_below, config.fail_below_hidden, config.effort)
-    is_below, is_plain = False, False
-    with contextlib.ExitStack() as stack:
-        kept = None if config.out is None else stack.enter_context(Kept(config.out))
-        interrupts = stack.enter_context(Interrupts())
-        for found in watch(config.file, gate, None if config.once else config.poll):
+    with Interrupts() as interrupts:
+
+        def goes_on() -> bool:
             interrupts.check()
-            content = found.to_dict()
-            is_new = kept is None or kept.put(content)
-            if found.aggregation == "plain" and not is_plain:
-                is_plain = True
-                _warn("in this log the server saw every update by itself (aggregation: plain); "
-                      "what follows is what the sums alone would leak")  # fmt: skip
-            if is_new:
-                sys.stdout.write(f"{json.dumps(content) if config.json else _words(found)}\n")
-                sys.stdout.flush()
-            is_below = is_below or bool(found.state.breaches)
-            if is_below and not config.keep_going:
-                break
-            if not config.once and getattr(sys.stdout, "failure", None) is not None:
-                break  # nobody reads what is found
+            # nobody may read what is found
+            return config.once or getattr(sys.stdout, "failure", None) is None
+
+        is_below = print_sums(
+            config.file,
+            Gate(config.fail_below, config.fail_below_hidden, config.effort),
+            poll_seconds=None if config.once else config.poll,
+            out=config.out,
+            metrics=config.metrics,
+            keep_going=config.keep_going,
+            as_json=config.json,
+            warn=_warn,
+            goes_on=goes_on,
+        )
     return BELOW_TARGET if is_below else 0
 
 
@@ -115,34 +110,6 @@ def _check(config: WatchConfig) -> None:
     rule = f"must be a participation log that is there{more}"
     require(may_come or config.file.exists(), "file", rule, str(config.file))
     check_ranges(config)
-
-
-def _words(found: Any) -> str:
-    """Return a sum's line for people."""
-    line, state = found.line, found.state
-    name = f"round {line.round}" + (f" sum {line.sum}" if line.sum else "")
-    name = f"run {line.run} {name}" if line.run else name
-    exposed = f"{len(state.exposed)} exposed"
-    if found.newly_exposed:
-        told = ", ".join(printable(client) for client in found.newly_exposed[:_MOST_NAMED])
-        more = len(found.newly_exposed) - _MOST_NAMED
-        exposed += f" (new: {told}{f' and {more} others' if more > 0 else ''})"
-    interval = str(state.lower)
-    if state.lower != state.upper:
-        interval += f" to {state.upper}"
-    hidden = "worst hidden not known"
-    if state.hidden is not None:
-        who = printable(state.hidden_client)
-        hidden = f"worst hidden among {hidden_words(state.hidden)} ({who})"
-    parts = [
-        f"{state.clients} clients, rank {state.rank}",
-        exposed,
-        f"strong T {state.strong}",
-        f"weak T {interval}{' (searched)' if state.is_searched else ''}",
-        hidden,
-        *(f"BREACH: {why}" for why in found.new_breaches),
-    ]
-    return f"{name}: {'; '.join(parts)}"
 
 
 def _warn(text: str) -> None:

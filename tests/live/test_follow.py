@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from mrsa_jax import ConfigurationError
-from mrsa_jax.live import follow
+from mrsa_watch import ConfigurationError, follow
 
 
 @pytest.fixture

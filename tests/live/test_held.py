@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from mrsa_jax import ConfigurationError
-from mrsa_jax._core.errors import StoreError
-from mrsa_jax.live import Recorder
-from mrsa_jax.privacy import read_log
+from mrsa_watch import ConfigurationError, Recorder, read_log
+from mrsa_watch._base.errors import StoreError
 from mrsa_watch.logs import LineParser
 
 

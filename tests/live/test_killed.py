@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 
-from mrsa_jax.privacy import read_log
+from mrsa_watch import read_log
 from mrsa_watch.logs import LineParser
 
 MOMENTS = 10
@@ -15,7 +15,7 @@ MOMENTS = 10
 # later each time, in the middle of whatever it does.
 CODE = """
 import itertools, json, os, signal, sys, time
-from mrsa_jax.live import Recorder
+from mrsa_watch import Recorder
 
 path, moments = sys.argv[1], int(sys.argv[2])
 for run in range(moments):

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, MrsaError
-from mrsa_jax.live import Recorder
+from mrsa_watch import ConfigurationError, MrsaError, Recorder
 from mrsa_watch.logs import LineParser, SumLine
 
 
@@ -202,7 +201,7 @@ def test_a_salt_cut_short_is_no_salt(path: pathlib.Path) -> None:
 
 def test_a_second_writer_is_refused_at_once(path: pathlib.Path) -> None:
     code = (
-        "import sys\nfrom mrsa_jax.live import Recorder\n"
+        "import sys\nfrom mrsa_watch import Recorder\n"
         "Recorder(sys.argv[1], system='x', aggregation='y', salt=b'')\n"
     )
     with _recorder(path) as first:

@@ -11,9 +11,9 @@ from rows import ROOT, Mutant, mutants
 # Parts of the package that the mutants are over, one or more folders or files each.
 PARTS = (
     "selection", "availability", "graphs", "modular", "quantize", "secagg", "secagg/failures",
-    "secagg/costs", "protocol", "hetero", "privacy", "privacy/solver", "privacy/logs",
-    "mrsa_check.py", "live", "dp", "data", "federated", "attacks", "study", "study/sweeps",
-    "plotting", "cli",
+    "secagg/costs", "protocol", "hetero", "privacy", "privacy/solver", "watch/mrsa_watch/logs",
+    "watch/mrsa_watch/mrsa_check.py", "watch/mrsa_watch/_", "dp", "data", "federated",
+    "attacks", "study", "study/sweeps", "plotting", "cli",
 )  # fmt: skip
 
 

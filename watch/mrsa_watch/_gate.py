@@ -98,7 +98,8 @@ class Gate:
         fail_below_hidden: As in one sum of how many each client must be hidden, noise not counted;
             to nine digits. None asks nothing.
         effort: What may be spent on weak T each time that cheap bounds leave `fail_below` open
-            (`privacy.weak_privacy`); they never do for one of at most 3. What is not known fails.
+            (`mrsa_jax.privacy.weak_privacy`, where it is installed); they never do for one of at
+            most 3. What is not known fails.
 
     Raises:
         ConfigurationError: If a bar or the effort is no such number.
@@ -280,9 +281,12 @@ class Gate:
         left = fewest_left_out(kinds, row.codes.tolist(), sizes, allowed, most)
         return tuple(everybody[k] for k in left)
 
-    def _search(self, matrix: np.ndarray) -> tuple[int, int]:
-        from mrsa_jax.privacy import weak_privacy
-
+    def _search(self, matrix: np.ndarray) -> tuple[int, int] | None:
+        """Return bounds of weak T by a search; None where mrsa_jax, which has one, is not there."""
+        try:
+            from mrsa_jax.privacy import weak_privacy
+        except ImportError:
+            return None
         found = weak_privacy(matrix, effort=self._effort)
         assert found.lower is not None
         assert found.upper is not None
@@ -323,7 +327,11 @@ class Gate:
         words = self._weak_words(figures, verb)
         if figures.upper < self._weak:
             return f"{words}, below {self._weak}"
-        return f"{words} at this effort: {self._weak} is not proven, more effort may decide"
+        if figures.is_searched:
+            return f"{words} at this effort: {self._weak} is not proven, more effort may decide"
+        return (
+            f"{words}: {self._weak} is not proven, and nothing was searched for it (mrsa_jax does)"
+        )
 
     def _hidden_words(self, figures: Figures, verb: str) -> str:
         least, hidden = figures.least, figures.hidden

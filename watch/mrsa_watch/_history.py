@@ -19,7 +19,7 @@ _MOST_ENTRIES = 10**8  # of a matrix that is searched
 _MOST_BY_BALLS = 10**5  # rows x rows x (rows + clients): some tenths of a second
 _ABOVE = np.nextafter(1.0, 2.0)
 
-Search = Callable[[np.ndarray], tuple[int, int]]  # rows -> lower and upper bound on weak T
+Search = Callable[[np.ndarray], tuple[int, int] | None]  # rows -> lower and upper bound on weak T
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,8 +217,10 @@ class History:
 
     def _by_balls(self, row: Row | None) -> np.ndarray | None:
         """Return what floats do not know; None where it would take long."""
-        from mrsa_jax.privacy import hidden_among
-
+        try:
+            from mrsa_jax.privacy import hidden_among
+        except ImportError:  # balls are of python-flint, which it brings
+            return None
         rank, clients = self.rank + (row is not None), len(self.names)
         if rank**2 * (rank + clients) > _MOST_BY_BALLS:
             return None
@@ -260,14 +262,14 @@ class History:
     ) -> Figures:
         lower, upper, exposed = light
         strong = int(classes.sizes[classes.sizes > 0].min())
-        is_open = search is not None and lower < target <= upper
-        if is_open and search is not None:
+        found = None
+        if search is not None and lower < target <= upper:
             matrix = self.matrix(row)
-            if matrix is not None:
-                least, most = search(matrix)
-                lower, upper = max(lower, least), min(upper, most)
+            found = None if matrix is None else search(matrix)
+        if found is not None:
+            lower, upper = max(lower, found[0]), min(upper, found[1])
         self._refuse_if(lower > upper)
-        return Figures(lower, upper, strong, exposed, None, is_open)
+        return Figures(lower, upper, strong, exposed, None, found is not None)
 
     def matrix(self, row: Row | None = None) -> np.ndarray | None:
         """Return the independent rows, and one more, as a matrix; None if it is too large."""

@@ -6,18 +6,24 @@ steps, and comes to the same figures to the last digit.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mrsa_watch._base.errors import require, writing
+from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.locks import locked
+from mrsa_watch._base.untrusted import printable
 from mrsa_watch._follow import follow
 from mrsa_watch._gate import Gate, GateState
 from mrsa_watch.logs import LineParser, SumLine
+
+_MOST_NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +66,33 @@ class Watched:
             "breaches": list(state.breaches),
         }
 
+    def to_words(self) -> str:
+        """Return it as a line for people."""
+        line, state = self.line, self.state
+        name = f"round {line.round}" + (f" sum {line.sum}" if line.sum else "")
+        name = f"run {line.run} {name}" if line.run else name
+        exposed = f"{len(state.exposed)} exposed"
+        if self.newly_exposed:
+            told = ", ".join(printable(client) for client in self.newly_exposed[:_MOST_NAMED])
+            more = len(self.newly_exposed) - _MOST_NAMED
+            exposed += f" (new: {told}{f' and {more} others' if more > 0 else ''})"
+        interval = str(state.lower)
+        if state.lower != state.upper:
+            interval += f" to {state.upper}"
+        hidden = "worst hidden not known"
+        if state.hidden is not None:
+            who = printable(state.hidden_client)
+            hidden = f"worst hidden among {hidden_words(state.hidden)} ({who})"
+        parts = [
+            f"{state.clients} clients, rank {state.rank}",
+            exposed,
+            f"strong T {state.strong}",
+            f"weak T {interval}{' (searched)' if state.is_searched else ''}",
+            hidden,
+            *(f"BREACH: {why}" for why in self.new_breaches),
+        ]
+        return f"{name}: {'; '.join(parts)}"
+
 
 def watch(path: pathlib.Path, gate: Gate, poll_seconds: float | None) -> Iterator[Watched]:
     """Yield what leaks after each learnt sum of a log, from its first line on.
@@ -85,6 +118,77 @@ def watch(path: pathlib.Path, gate: Gate, poll_seconds: float | None) -> Iterato
             tuple(why for why in state.breaches if why not in before.breaches),
             parser.headers[-1].aggregation,
         )
+
+
+# ---- Figures of a watched log in the text format that Prometheus reads (OpenMetrics).
+
+_HELP = {
+    "sums": "sums that the server learnt",
+    "clients": "clients in any of them",
+    "rank": "independent sums",
+    "exposed_clients": "clients whose update follows from the sums",
+    "weak_t_lower": "weak T is at least this",
+    "weak_t_upper": "weak T is at most this",
+    "strong_t": "clients in the smallest set that only ever moves together",
+    "hidden_among": "as in one sum of how many the worst client is hidden; absent if not known",
+    "last_round": "round of the last sum",
+    "breaches": "bars that do not hold, or are not known to",
+}
+
+
+def to_metrics(found: Watched, log: str) -> str:
+    """Return the figures after a sum as gauges, each with the log as its label.
+
+    Args:
+        found: What the sums so far leak.
+        log: Names the log.
+
+    Examples:
+        >>> from mrsa_watch import Gate
+        >>> gate = Gate(fail_below=4)
+        >>> _ = gate.add(["anna", "bob", "cleo"])
+        >>> import mrsa_watch.logs as logs
+        >>> line = logs.SumLine(run=0, round=7, sum=0, status="learnt", clients=())
+        >>> found = Watched(line, gate.state, (), gate.state.breaches, "secagg")
+        >>> print(to_metrics(found, "log.jsonl").splitlines()[-4])
+        mrsa_watch_last_round{log="log.jsonl"} 7
+    """
+    state = found.state
+    values = {
+        "sums": state.sums,
+        "clients": state.clients,
+        "rank": state.rank,
+        "exposed_clients": len(state.exposed),
+        "weak_t_lower": state.lower,
+        "weak_t_upper": state.upper,
+        "strong_t": state.strong,
+        "hidden_among": state.hidden,
+        "last_round": found.line.round,
+        "breaches": len(state.breaches),
+    }
+    label = log.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    lines = []
+    for name, value in values.items():
+        if value is None:
+            continue
+        full = f"mrsa_watch_{name}"
+        lines += [
+            f"# HELP {full} {_HELP[name]}",
+            f"# TYPE {full} gauge",
+            f'{full}{{log="{label}"}} {value}',
+        ]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def write_metrics(path: pathlib.Path, text: str) -> None:
+    """Replace a file by a text as a whole, so that who reads it never sees half of it."""
+    with writing(path, "metrics"):
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+
+
+# ---- What is kept of a log, and what is printed.
 
 
 class Kept:
@@ -161,3 +265,49 @@ def _check_kind(path: pathlib.Path, *, must_be_there: bool = False) -> None:
             first = stream.read(1)
         rule = "must be a participation log in JSON Lines; mrsa-jax audit reads other kinds"
         require(first in (b"", b"{"), "file", rule, str(path))
+
+
+def print_sums(
+    file: pathlib.Path,
+    gate: Gate,
+    *,
+    poll_seconds: float | None,
+    out: pathlib.Path | None = None,
+    metrics: pathlib.Path | None = None,
+    keep_going: bool = False,
+    as_json: bool = False,
+    warn: Callable[[str], None],
+    goes_on: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Print a line for each learnt sum of a log, and return whether a bar did not hold.
+
+    Args:
+        file: The log.
+        gate: With the bars; new.
+        poll_seconds: How often to look for more; None ends with the file.
+        out: Keeps a line of JSON a sum, each once however often this is begun anew.
+        metrics: Holds the figures after the last sum, in Prometheus's text format.
+        keep_going: Whether to go on after a bar did not hold.
+        as_json: Whether to print JSON in place of words.
+        warn: Tells what a user should know beside the lines.
+        goes_on: Asked after each line.
+    """
+    is_below, is_plain = False, False
+    with contextlib.ExitStack() as stack:
+        kept = None if out is None else stack.enter_context(Kept(out))
+        for found in watch(file, gate, poll_seconds):
+            content = found.to_dict()
+            is_new = kept is None or kept.put(content)
+            if found.aggregation == "plain" and not is_plain:
+                is_plain = True
+                warn("in this log the server saw every update by itself (aggregation: plain); "
+                     "what follows is what the sums alone would leak")  # fmt: skip
+            if is_new:
+                sys.stdout.write(f"{json.dumps(content) if as_json else found.to_words()}\n")
+                sys.stdout.flush()
+            if metrics is not None:
+                write_metrics(metrics, to_metrics(found, str(file)))
+            is_below = is_below or bool(found.state.breaches)
+            if (is_below and not keep_going) or not goes_on():
+                break
+    return is_below

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, live
-from mrsa_jax.privacy import integer_weights
-from mrsa_watch.logs import TORN, LineParser, SumLine
+from mrsa_watch import ConfigurationError, Gate
+from mrsa_watch.logs import TORN, LineParser, SumLine, integer_rows
 from mrsa_watch.logs._jsonl import STAGES
 
 HEADER = {
@@ -274,11 +273,11 @@ def test_weights_that_would_stop_a_reader_are_refused() -> None:
         parser.feed(_line({"round": 1, "clients": names, "weights": weights}))
     rows = np.array([[Fraction(weight) for weight in weights]], object)
     with pytest.raises(ConfigurationError, match=r"`weights` must have a common denominator below"):
-        integer_weights(rows)
+        integer_rows(rows, "weights")
     with pytest.raises(ConfigurationError, match=r"`weights` must have a common denominator below"):
-        live.Gate().add(names, weights)
+        Gate().add(names, weights)
     tiny = [Fraction(5e-324), Fraction(1, 3)]
-    assert integer_weights(np.array([tiny], object)).shape == (1, 2)
+    assert integer_rows(np.array([tiny], object), "weights")[0].shape == (1, 2)
 
 
 def test_headers_that_contradict_each_other() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_watch._base.checks import is_integer
@@ -158,7 +157,7 @@ def _as_numbers(weights: Any, argument: str) -> np.ndarray:
         array = np.empty(0)
     require(array.ndim == 2, argument, "must have two axes, rounds and clients", array.shape)
     require(array.size > 0, argument, "must not be empty", array.shape)
-    if array.dtype.kind == "V" and jnp.issubdtype(array.dtype, jnp.floating):
+    if array.dtype.kind == "V" and array.dtype.type is not np.void:
         array = array.astype(np.float64)  # bfloat16 and its like
     require(array.dtype.kind in "biufO", argument, _RULE, array.dtype)
     return array

@@ -1,0 +1,178 @@
+"""The commands of `mrsa-watch`, from the first line of a log to a certificate's check."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mrsa_watch import read_log
+from mrsa_watch._command import main
+
+SUMS = [["a", "b", "c", "d"], [], ["a", "b"], ["c", "d"], ["a", "e"], ["e"]]
+
+
+def run(words: str, monkeypatch: pytest.MonkeyPatch, *lines: object) -> int:
+    text = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    return main(words.split())
+
+
+@pytest.fixture
+def log(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    path = tmp_path / "log.jsonl"
+    lines = [
+        {"round": j, "clients": clients, "status": "learnt" if clients else "aborted"}
+        for j, clients in enumerate(SUMS, start=1)
+    ]
+    words = f"record {path} --system test --aggregation secagg --plain-names"
+    assert run(words, monkeypatch, *lines) == 0
+    return path
+
+
+def test_what_is_recorded_is_read(log: pathlib.Path) -> None:
+    found = read_log(log)
+    assert found.clients == ("a", "b", "c", "d", "e")
+    assert found.participation.astype(int).tolist() == [
+        [1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [1, 0, 0, 0, 1], [0, 0, 0, 0, 1],
+    ]  # fmt: skip
+
+
+def test_names_are_pseudonyms_unless_asked(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    words = f"record {path} --system test --aggregation secagg"
+    assert run(words, monkeypatch, {"round": 1, "clients": ["anna", "bob"]}) == 0
+    assert "anna" not in path.read_text()
+    assert [len(name) for name in read_log(path).clients] == [32, 32]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1]", "must hold a JSON object a line; got 'line 1'"),
+        ("{", "must hold a JSON object a line; got 'line 1'"),
+        ({"clients": ["a"]}, "must hold round, clients and no others than"),
+        ({"round": 1, "clients": ["a"], "colour": 3}, "line 1: colour"),
+        ({"round": 1, "clients": "anna"}, "`clients` must be names of clients"),
+    ],
+)
+def test_lines_that_are_no_sums(
+    line: object, message: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = tmp_path / "log.jsonl"
+    words = f"record {path} --system test --aggregation secagg"
+    good = {"round": 9, "clients": ["a", "b"]}
+    assert run(words, monkeypatch, line, good) == 2
+    assert message in capsys.readouterr().err
+    assert len(path.read_text().splitlines()) == 1  # the header
+
+
+def test_watch_tells_each_sum_and_stops_at_a_breach(
+    log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = log.with_name("metrics.prom")
+    assert run(f"watch {log} --once --json --metrics {metrics}", monkeypatch) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    # by hand: c + d adds nothing to a + b + c + d and a + b; e gives a away, and so b
+    assert [each["rank"] for each in told] == [1, 2, 2, 3, 4]
+    assert [each["weak_lower"] for each in told] == [4, 2, 2, 2, 1]
+    assert [each["newly_exposed"] for each in told] == [[], [], [], [], ["a", "b", "e"]]
+    words = f"watch {log} --once --fail-below 3 --metrics {metrics}"
+    assert run(words, monkeypatch) == 3
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].startswith("round 3: ")
+    assert "BREACH: weak T is 2, below 3" in out
+    text = metrics.read_text()
+    assert text.endswith("# EOF\n")
+    found = {
+        sample.name: (sample.labels, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    labels = {"log": str(log)}
+    wanted = {"sums": 2, "clients": 4, "rank": 2, "exposed_clients": 0, "weak_t_lower": 2,
+              "weak_t_upper": 2, "strong_t": 2, "hidden_among": 2, "last_round": 3,
+              "breaches": 1}  # fmt: skip
+    assert found == {f"mrsa_watch_{name}": (labels, value) for name, value in wanted.items()}
+
+
+def test_metrics_of_a_log_with_a_strange_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / 'a"b\\c.jsonl'
+    words = ["record", str(path), "--system", "s", "--aggregation", "secagg"]
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"round": 1, "clients": ["a", "b"]}\n'))
+    assert main(words) == 0
+    assert main(["watch", str(path), "--once", "--metrics", str(tmp_path / "m")]) == 0
+    families = list(text_string_to_metric_families((tmp_path / "m").read_text()))
+    assert {sample.labels["log"] for each in families for sample in each.samples} == {str(path)}
+
+
+def test_gate_says_who_is_to_be_left_out(
+    log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:5]))  # without a + e and e
+    before = log.read_bytes()
+    cohorts = [["a", "b"], ["a", "b", "e"], ["f", "g"]]
+    assert run(f"gate {log} --fail-below 2", monkeypatch, *cohorts) == 3
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["allowed"] for each in told] == [True, False, True]
+    assert told[1]["leave_out"] == ["e"]
+    assert run(f"gate {log} --fail-below 2", monkeypatch, *cohorts[::2]) == 0
+    assert log.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("watch nowhere.jsonl", "`log` must be a participation log that is there"),
+        ("gate nowhere.jsonl", "`log` must be a participation log that is there"),
+        ("preflight --clients 9 --cohort 10 --rounds 3", "`cohort_size` must be at most"),
+        ("preflight --clients 9 --cohort 4 --rounds 3 --blocks 2", "must be a multiple of"),
+    ],
+)
+def test_misuse(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_certificate_is_checked(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.json").write_text("{}")
+    (tmp_path / "log").write_text("x")
+    assert main(["check", str(tmp_path / "c.json"), str(tmp_path / "log")]) != 0
+    assert capsys.readouterr().out
+
+
+def test_preflight_fails_where_a_bar_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "preflight --clients 12 --cohort 4 --rounds 30 --loss 0.1"
+    assert run(words, monkeypatch) == 0
+    assert run(f"{words} --fail-below 2", monkeypatch) == 3
+    assert "BREACH: weak T is 1 in a simulated history, below 2" in capsys.readouterr().out
+    assert run(f"{words} --blocks 2 --fail-below 2 --json", monkeypatch) == 0
+    assert json.loads(capsys.readouterr().out)["weak_lower"] == 2
+
+
+def test_the_blocks_of_the_readme_run(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (pathlib.Path(__file__).parents[2] / "watch" / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 3
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    told = capsys.readouterr().out
+    assert told.startswith("False ('4',)\n")
+    assert "weak T of the worst:       3\n" in told

@@ -1,0 +1,214 @@
+"""`mrsa-watch record | watch | gate | check | preflight`: what a server needs, without JAX."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mrsa_watch._base.errors import MrsaError, require
+from mrsa_watch._version import __version__
+
+MISUSE, BELOW, INTERRUPTED = 2, 3, 130
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    given = list(sys.argv[1:] if words is None else words)
+    if given[:1] == ["check"]:  # a program by itself, which its holders may run without us
+        from mrsa_watch import mrsa_check
+
+        return mrsa_check.main(given[1:])
+    chosen = _parser().parse_args(given)
+    run: Callable[[Any], int] = chosen.run
+    try:
+        return run(chosen)
+    except MrsaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return MISUSE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  (nothing is left to flush)
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "mrsa-watch", description="Record who is in each sum of a federation, and watch what leaks."
+    )
+    parser.add_argument("--version", action="version", version=f"mrsa-watch {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    add = _command(commands, "record", _record, "append a line a sum, read from standard input",
+                   'Each line of input is JSON of one sum, such as {"round": 1, "clients": ["anna"'
+                   ', "bob"]}, with weights, status, asked, lost, noise and clip where they are '
+                   "known. What was read is on the disk when the next line is.")  # fmt: skip
+    add("log", type=pathlib.Path, help="participation log; made if it is not there, else continued")
+    add("--system", required=True, help="what is recorded, with its version")
+    add("--aggregation", required=True, help='"secagg+", "secagg", "plain" or other text')
+    add("--plain-names", action="store_true", help="keep clients' names in place of pseudonyms")
+
+    add = _command(commands, "watch", _watch, "follow a log: a line a sum of what leaks",
+                   "Exit status 3 at the first sum after which a bar does not hold.")  # fmt: skip
+    add("log", type=pathlib.Path, help="participation log in JSON Lines")
+    _bars(add)
+    add("--once", action="store_true", help="stop at the end of the file")
+    add("--wait", action="store_true", help="wait for a log that is not there yet")
+    add("--keep-going", action="store_true", help="go on after a breach")
+    add("--poll", type=float, default=0.5, metavar="SECONDS", help="how often to look for more")
+    add("--out", type=pathlib.Path, metavar="FILE", help="keep a line of JSON a sum, each once")
+    add("--metrics", type=pathlib.Path, metavar="FILE",
+        help="hold the latest figures in Prometheus's text format")  # fmt: skip
+    add("--json", action="store_true", help="print JSON in place of words")
+
+    add = _command(commands, "gate", _gate, "say of cohorts whether their sums may be learnt",
+                   "Each line of standard input is a JSON list of clients, named as in the log; "
+                   "each line of output says whether the log bears their sum as well, and who "
+                   "would have to be left out. Exit status 3 if one was refused.")  # fmt: skip
+    add("log", type=pathlib.Path, help="participation log in JSON Lines")
+    _bars(add)
+
+    _command(commands, "check", _gate, "check a certificate of an audit against its log",
+             "mrsa-watch check CERTIFICATE LOG; --help after it says more.")  # fmt: skip
+
+    add = _command(commands, "preflight", _preflight, "say what a plan is to expect",
+                   "Chances of rounds, and what the sums of simulated histories leak, before "
+                   "anybody is enrolled. Exit status 3 if a bar does not hold.")  # fmt: skip
+    for flag, metavar, text in (
+        ("--clients", "N", "clients who are enrolled"),
+        ("--cohort", "K", "clients asked in a round"),
+        ("--rounds", "R", "rounds that are planned"),
+    ):
+        add(flag, type=int, required=True, metavar=metavar, help=text)
+    add("--threshold", type=int, metavar="t", help="fewest updates for a sum (default: 2)")
+    add("--loss", type=float, default=0.0, metavar="P", help="chance that an asked client is lost")
+    add("--away", type=float, default=0.0, metavar="P", help="chance that a client is not there")
+    add("--blocks", type=int, default=1, metavar="T", help="clients who only move together")
+    add("--trials", type=int, default=5, help="histories to simulate (%(default)s)")
+    add("--seed", type=int, default=0, help="of the simulations (%(default)s)")
+    _bars(add)
+    add("--fail-below-chance", type=float, metavar="P", help="bar on the chance that a round works")
+    add("--json", action="store_true", help="print JSON in place of words")
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[Any], int], summary: str, more: str
+) -> Callable[..., Any]:
+    parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}. {more}")
+    parser.set_defaults(run=run)
+    return parser.add_argument  # type: ignore[no-any-return]
+
+
+def _bars(add: Callable[..., Any]) -> None:
+    add("--fail-below", type=int, metavar="T",
+        help="weak T that must be known (2: nobody is exposed)")  # fmt: skip
+    add("--fail-below-hidden", type=float, metavar="CLIENTS",
+        help="among how many each client must be hidden")  # fmt: skip
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def _told_speed() -> None:
+    if importlib.util.find_spec("numba") is None:
+        _warn("without numba the same figures take some hundred times longer (pip install numba)")
+
+
+def _objects(kind: type, what: str) -> Any:
+    """Yield the JSON values of standard input's lines."""
+    for number, line in enumerate(sys.stdin, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            value = None
+        require(isinstance(value, kind), "input", f"must hold {what} a line", f"line {number}")
+        yield number, value
+
+
+def _record(chosen: Any) -> int:
+    from mrsa_watch import Recorder
+
+    known = {"round", "clients", "sum", "weights", "status", "asked", "lost", "noise", "clip"}
+    salt = b"" if chosen.plain_names else None
+    names = {"system": chosen.system, "aggregation": chosen.aggregation}
+    with Recorder(chosen.log, salt=salt, **names) as recorder:
+        for number, fields in _objects(dict, "a JSON object"):
+            missing, other = {"round", "clients"} - fields.keys(), fields.keys() - known
+            rule = f"must hold round, clients and no others than {', '.join(sorted(known))}"
+            require(not missing and not other, "input", rule,
+                    f"line {number}: {', '.join(sorted(missing | other))}")  # fmt: skip
+            recorder.record(**fields)
+    return 0
+
+
+def _watch(chosen: Any) -> int:
+    from mrsa_watch import Gate
+    from mrsa_watch._watch import print_sums
+
+    is_there = chosen.log.exists()
+    rule = "must be a participation log that is there (--wait waits for one that is not there yet)"
+    require(is_there or (chosen.wait and not chosen.once), "log", rule, str(chosen.log))
+    require(chosen.poll > 0, "poll", "must be positive", chosen.poll)
+    _told_speed()
+    is_below = print_sums(
+        chosen.log,
+        Gate(chosen.fail_below, chosen.fail_below_hidden),
+        poll_seconds=None if chosen.once else chosen.poll,
+        out=chosen.out,
+        metrics=chosen.metrics,
+        keep_going=chosen.keep_going,
+        as_json=chosen.json,
+        warn=_warn,
+    )
+    return BELOW if is_below else 0
+
+
+def _gate(chosen: Any) -> int:
+    from mrsa_watch import Gate
+    from mrsa_watch._watch import watch
+
+    require(
+        chosen.log.exists(), "log", "must be a participation log that is there", str(chosen.log)
+    )
+    _told_speed()
+    gate = Gate(chosen.fail_below, chosen.fail_below_hidden)
+    for _ in watch(chosen.log, gate, None):
+        pass
+    is_refused = False
+    for _, clients in _objects(list, "a JSON list of clients"):
+        (answer,) = gate.check([clients])
+        is_refused = is_refused or not answer.allowed
+        told = {"allowed": answer.allowed, "leave_out": list(answer.leave_out),
+                "reason": answer.reason}  # fmt: skip
+        print(json.dumps(told), flush=True)
+    return BELOW if is_refused else 0
+
+
+def _preflight(chosen: Any) -> int:
+    from mrsa_watch import preflight
+
+    found = preflight(
+        chosen.clients,
+        chosen.cohort,
+        chosen.threshold,
+        num_rounds=chosen.rounds,
+        loss=chosen.loss,
+        away=chosen.away,
+        block_size=chosen.blocks,
+        trials=chosen.trials,
+        seed=chosen.seed,
+        fail_below=chosen.fail_below,
+        fail_below_hidden=chosen.fail_below_hidden,
+        fail_below_chance=chosen.fail_below_chance,
+    )
+    print(json.dumps(found.to_dict()) if chosen.json else found.to_words())
+    return BELOW if found.breaches else 0
