@@ -241,11 +241,12 @@ class History:
 
         count = len(classes.sizes)
         vectors = [None] * _NUM_PRIMES if row is None else self._extended(row)
-        found = [kernel.keys(classes.of, count, row, own)
-                 for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
-        (first, one), (second, two) = found
+        keys = [kernel.keys(classes.of, count, row, own)
+                for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
+        (first, one), (second, two) = keys
         alone = one & two
-        single, _, pair, _, _, triple = _loops.lightest(first, second, alone, classes.sizes)
+        found = _loops.lightest(first, second, alone, classes.sizes)
+        single, _, pair, _, _, triple = map(int, found)  # NumPy's where nothing is compiled
         in_use = np.sort(classes.sizes[classes.sizes > 0])
         known = [weight for weight in (single, pair, triple) if weight >= 0]
         lower = min(known, default=int(in_use[0]))  # none only if random numbers agree by chance

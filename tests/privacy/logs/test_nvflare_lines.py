@@ -73,7 +73,7 @@ def test_lines_that_contradict_each_other(tmp_path: pathlib.Path) -> None:
 def test_logs_that_say_nothing_of_contributions(tmp_path: pathlib.Path) -> None:
     quiet = [line for line in TEXT if "ACCEPTED" not in line]
     for settings, message in (
-        ({}, "log.txt: expected a line 'Contribution from .*recorder: mrsa_jax.live.nvflare.; fou"),
+        ({}, "log.txt: expected a line 'Contribution from .*recorder: mrsa_watch.nvflare.; fou"),
         ({"round_column": "round"}, "log.txt: expected a line 'Contribution from .*; found none"),
     ):
         with pytest.raises(ConfigurationError, match=message):
