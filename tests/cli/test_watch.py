@@ -17,6 +17,7 @@ import pytest
 
 from mrsa_jax import live
 from mrsa_jax.cli import main
+from mrsa_watch._watch import Kept
 
 
 def record(path: pathlib.Path, sums: list[list[str]], aggregation: str = "secagg+") -> None:
@@ -188,7 +189,7 @@ def test_kept_lines(
     assert main([*words, "--fail-below", "2"]) == 2  # the last line would have a breach
     assert "(line 5 is of another); got" in " ".join(capsys.readouterr().err.split())
     assert out.read_text() == whole
-    with live._watch.Kept(out):
+    with Kept(out):
         assert main(words) == 2
     assert "`out` must be no other watch's" in capsys.readouterr().err
 

@@ -102,7 +102,7 @@ def _command(
 ) -> Callable[..., Any]:
     parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}. {more}")
     parser.set_defaults(run=run)
-    return parser.add_argument  # type: ignore[no-any-return]
+    return parser.add_argument
 
 
 def _bars(add: Callable[..., Any]) -> None:

@@ -132,9 +132,10 @@ def preflight(
     count = check_integer(trials, "trials", 1)
     start = check_integer(seed, "seed", 0)
     chances = []
-    for name, value in (("loss", loss), ("away", away), ("fail_below_chance", fail_below_chance)):
-        own = check_number(value or 0.0, name, "must lie in [0, 1]", 0.0)
-        require(own <= 1, name, "must lie in [0, 1]", value)
+    asked_for = (("loss", loss), ("away", away), ("fail_below_chance", fail_below_chance or 0.0))
+    for name, given in asked_for:
+        own = check_number(given, name, "must lie in [0, 1]", 0.0)
+        require(own <= 1, name, "must lie in [0, 1]", given)
         chances.append(own)
     Gate(fail_below, fail_below_hidden)  # checks the bars
     stays, there = (1 - chances[0]) ** size, (1 - chances[1]) ** size
