@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.extras import how_to_install
 from mrsa_jax.bench import _harness
+from mrsa_watch._base.extras import how_to_install
 
 
 def _shadow() -> object:

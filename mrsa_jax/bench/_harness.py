@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.extras import needed
+from mrsa_watch._base.extras import needed
 
 
 class ResultsDifferError(AssertionError):

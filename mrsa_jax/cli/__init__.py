@@ -24,7 +24,7 @@ from mrsa_jax._core.errors import (
     OutputExistsError,
     require,
 )
-from mrsa_jax._core.extras import from_papers
+from mrsa_jax._core.papers import from_papers
 from mrsa_jax._core.plugins import load_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import run_advise, run_audit

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.errors import DataNotFoundError, require
-from mrsa_jax._core.extras import needed
 from mrsa_jax.data._cache import Arrays, cached, read_cached
+from mrsa_watch._base.extras import needed
 
 
 def tfds_directory(directory: str | os.PathLike[str] | None) -> pathlib.Path:

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.extras import needed
 from mrsa_jax.dp._strategies import Form, without_rounds
+from mrsa_watch._base.extras import needed
 
 # ---- Clients who each join by a coin of their own, against those who do not see who took part.
 #

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mrsa_jax._core.errors import require, writing
-from mrsa_jax._core.extras import needed
+from mrsa_watch._base.extras import needed
 
 Metrics = dict[str, Any]
 Callback = Callable[[Metrics], None]

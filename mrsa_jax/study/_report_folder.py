@@ -14,8 +14,8 @@ from typing import Any
 
 from mrsa_jax._core.checks import check_known
 from mrsa_jax._core.errors import ConfigurationError, require
-from mrsa_jax._core.extras import from_papers
 from mrsa_jax._core.html import hidden_words, number, shown, tidy
+from mrsa_jax._core.papers import from_papers
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._study import FIGURES
 from mrsa_jax.study import _report

@@ -133,7 +133,7 @@ def test_gate_says_who_is_to_be_left_out(
     ("words", "message"),
     [
         ("watch nowhere.jsonl", "`log` must be a participation log that is there"),
-        ("gate nowhere.jsonl", "`log` must be a participation log that is there"),
+        ("gate nowhere.jsonl", "`path` must be a participation log; got"),
         ("preflight --clients 9 --cohort 10 --rounds 3", "`cohort_size` must be at most"),
         ("preflight --clients 9 --cohort 4 --rounds 3 --blocks 2", "must be a multiple of"),
     ],
@@ -174,5 +174,5 @@ def test_the_blocks_of_the_readme_run(
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
     told = capsys.readouterr().out
-    assert told.startswith("False ('4',)\n")
+    assert told.startswith("True False ('eve',) weak T would be 1, below 2\n")
     assert "weak T of the worst:       3\n" in told

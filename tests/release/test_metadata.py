@@ -19,15 +19,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import mrsa_jax
-from mrsa_jax._core.extras import EXTRAS, how_to_install
-from mrsa_jax.live.flower import _version as flower
+import mrsa_watch
+from mrsa_watch._base.extras import EXTRAS, how_to_install
+from mrsa_watch.flower import _version as flower
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HOME = PROJECT["urls"]["Homepage"]
+OWN = ("mrsa_jax", "watch/mrsa_watch")
 # a distribution that need not be installed, by what it is imported as
 ELSEWHERE = {"tensorflow": "tensorflow-cpu"}
-SOURCES = sorted((ROOT / "mrsa_jax").rglob("*.py"))
+SOURCES = sorted(path for own in OWN for path in (ROOT / own).rglob("*.py"))
 PAPERS = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -44,7 +46,7 @@ def _imported(text: str) -> set[str]:
             if looks and node.args and isinstance(node.args[0], ast.Constant):
                 names.add(str(node.args[0].value))
     tops = {name.split(".")[0] for name in names}
-    return tops - sys.stdlib_module_names - {"mrsa_jax", "mrsa_papers", "__future__"}
+    return tops - sys.stdlib_module_names - {"mrsa_jax", "mrsa_papers", "mrsa_watch", "__future__"}
 
 
 @functools.cache
@@ -189,3 +191,18 @@ def test_the_home_is_named_in_one_place() -> None:
 
 def _text(path: pathlib.Path) -> str:
     return path.read_bytes().decode("utf-8", "replace")
+
+
+def test_the_small_distribution_declares_what_it_uses() -> None:
+    project = tomllib.loads((ROOT / "watch" / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    own = {name: requirements for name, requirements in extras.items() if name != "fast"}
+    assert own == {name: EXTRAS[name].split() for name in own}
+    wanted = [line for line in PROJECT["dependencies"] if line.startswith(("numpy", "numba"))]
+    assert {*project["project"]["dependencies"], *extras["fast"]} == set(wanted)
+    paths = (ROOT / "watch" / "mrsa_watch").rglob("*.py")
+    used = set().union(*(_imported(path.read_text(encoding="utf-8")) for path in paths))
+    lists = [project["project"]["dependencies"], *extras.values()]
+    declared = _names([line for lines in lists for line in lines])
+    assert _undeclared(used - {"pandas"}, declared) == set()  # given a table of it, it is there
+    assert mrsa_watch.__version__ == mrsa_jax.__version__

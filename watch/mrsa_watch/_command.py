@@ -118,7 +118,7 @@ def _warn(text: str) -> None:
 
 def _told_speed() -> None:
     if importlib.util.find_spec("numba") is None:
-        _warn("without numba the same figures take some hundred times longer (pip install numba)")
+        _warn("numba is not installed: the same figures, some hundred times slower")
 
 
 def _objects(kind: type, what: str) -> Any:
@@ -174,15 +174,10 @@ def _watch(chosen: Any) -> int:
 
 def _gate(chosen: Any) -> int:
     from mrsa_watch import Gate
-    from mrsa_watch._watch import watch
 
-    require(
-        chosen.log.exists(), "log", "must be a participation log that is there", str(chosen.log)
-    )
     _told_speed()
-    gate = Gate(chosen.fail_below, chosen.fail_below_hidden)
-    for _ in watch(chosen.log, gate, None):
-        pass
+    bars = {"fail_below": chosen.fail_below, "fail_below_hidden": chosen.fail_below_hidden}
+    gate = Gate.from_log(chosen.log, **bars)
     is_refused = False
     for _, clients in _objects(list, "a JSON list of clients"):
         (answer,) = gate.check([clients])

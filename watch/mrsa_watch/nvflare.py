@@ -14,10 +14,12 @@ import importlib.util
 import threading
 from typing import Any
 
+from mrsa_watch._base.extras import how_to_install
+
 if importlib.util.find_spec("nvflare") is None:
     raise ImportError(
         "mrsa_watch.nvflare records NVFlare's rounds and needs it: "
-        "pip install 'nvflare>=2.9,<2.10' (with which it was tried)"
+        f"{how_to_install('nvflare')} (with which it was tried)"
     )
 
 import nvflare

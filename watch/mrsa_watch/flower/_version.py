@@ -6,11 +6,11 @@ import importlib.metadata
 import re
 
 from mrsa_watch._base.errors import MrsaError
+from mrsa_watch._base.extras import EXTRAS, how_to_install
 
 FIRST, BEFORE = (1, 38), (1, 43)
 """Versions that were tried: from the first on, before the second."""
-_NEEDED = "flwr>=1.38,<1.43"
-_HOW = f"must have {_NEEDED} (pip install '{_NEEDED}')"
+_HOW = f"must have {EXTRAS['flower']} ({how_to_install('flower')})"
 
 
 class UnsupportedFlowerError(MrsaError, ImportError):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.extras import needed
 from mrsa_watch.logs import _columns, _table, _wide
 from mrsa_watch.logs._command import TABLE
 from mrsa_watch.logs._decide import read_table
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 
 def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
-    import pyarrow as pa
-    import pyarrow.parquet
+    pyarrow = needed("pyarrow", "parquet", "`path` must be of another kind than Parquet")
+    needed("pyarrow.parquet", "parquet", "`path` must be of another kind than Parquet")
+    pa = pyarrow
 
     with _decoding(path, "a Parquet file"):
         with pyarrow.parquet.ParquetFile(path) as file:

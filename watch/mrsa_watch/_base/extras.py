@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mrsa_jax._core.errors import ConfigurationError, MrsaError
+from mrsa_watch._base.errors import ConfigurationError, MrsaError
 
 _TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
 EXTRAS = {
@@ -21,6 +21,7 @@ EXTRAS = {
     "flower": "flwr>=1.38,<1.43",
     "jax-privacy": "jax-privacy>=2.0",
     "nvflare": "nvflare>=2.9,<2.10",
+    "parquet": "pyarrow>=20",
     "scikit-learn": "scikit-learn>=1.8",
     "tensorboard": "tensorboardX>=2.6.4",
     "tfds": _TFDS,
@@ -63,32 +64,3 @@ def needed(module: str, extra: str, rule: str, kind: type[MrsaError] = Configura
         return importlib.import_module(module)
     except ImportError as error:
         raise kind(f"{rule} ({error}): {how_to_install(extra)}") from error
-
-
-# ---- What the project of the papers, `papers/` in the repository, adds where it is installed.
-
-_NAME = "mrsa-jax-papers"
-
-
-def from_papers(group: str) -> Any:
-    """Return what the papers' project offers under a group of entry points.
-
-    Only its own metadata are read: to go through those of all packages costs a tenth of a second.
-
-    Args:
-        group: `"mrsa_jax.commands"` or `"mrsa_jax.pages"`.
-
-    Raises:
-        ConfigurationError: If the project is not installed, with the command that adds it.
-    """
-    from importlib import metadata  # takes 20 ms, which `--help` need not wait for
-
-    try:
-        offered = metadata.distribution(_NAME).entry_points
-    except metadata.PackageNotFoundError:
-        raise ConfigurationError(
-            f"`{_NAME}` must be installed to remake the papers' tables and figures, or to report "
-            "on them; in a clone of mrsa_jax: pip install ./papers"
-        ) from None
-    (point,) = offered.select(group=group)
-    return point.load()
