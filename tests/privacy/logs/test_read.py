@@ -6,6 +6,7 @@ import csv
 import gzip
 import inspect
 import pathlib
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -312,3 +313,40 @@ def test_random_logs_read_back_in_every_format(tmp_path: pathlib.Path) -> None:
             assert log.rounds == tuple(np.flatnonzero(history.any(axis=1)).tolist())
             assert log.clients == tuple(np.flatnonzero(history.any(axis=0)).tolist())
         assert (read_log(tmp_path / "log.npy").participation == history).all()
+
+
+def test_a_few_bytes_that_unpack_to_much_are_refused_before_they_are_held(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(b"round,client\n" + b"0,1\n" * 3_000_000))
+    tracemalloc.start()
+    with pytest.raises(ConfigurationError, match=r"found client 1 in round 0 again, first in .*:2"):
+        read_log(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 2**20  # the text itself is 12 MB, once packed and once not
+    monkeypatch.setattr("mrsa_watch.logs._csv.LEAST_BYTES", 1)
+    with pytest.raises(ConfigurationError, match="`memory_bytes` must hold the history"):
+        read_log(path, restarts="new", memory_bytes=10**6)
+
+
+def test_fields_are_kept_alike_in_every_piece(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the pieces: quotes, carriage returns and empty lines among plain ones."""
+    rows = [f"{j},client {i}" for j in range(40) for i in range(3 + j % 4)]
+    rows[7] = rows[7].replace("client 0", '"client 0"')
+    text = "\r\n".join(["round,client", *rows[:50], "", *rows[50:90]]) + "\n" + "\n".join(rows[90:])
+    path = tmp_path / "log.csv"
+    path.write_bytes(text.encode())
+    wanted = read_log(path)
+    for size in (1, 7, 64, 300):
+        monkeypatch.setattr("mrsa_watch.logs._csv._PIECE_BYTES", size)
+        found = read_log(path)
+        assert (found.rounds, found.clients) == (wanted.rounds, wanted.clients)
+        assert (found.participation == wanted.participation).all()
+    path.write_bytes(text.replace("30,client 2", "30,client 2,5").encode())
+    number = text.split("\n").index("30,client 2") + 1
+    with pytest.raises(ConfigurationError, match=rf"log.csv:{number}: expected 2 fields; found 3"):
+        read_log(path)

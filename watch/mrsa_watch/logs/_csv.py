@@ -8,8 +8,10 @@ second look, only when something is wrong.
 from __future__ import annotations
 
 import array
+import dataclasses
 import functools
 import itertools
+import math
 import pathlib
 import re
 from collections.abc import Callable, Iterator
@@ -23,13 +25,14 @@ from mrsa_watch.logs._decide import read_table
 from mrsa_watch.logs._long import assemble
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._table import Column, Layout, ParticipationLog, fault
-from mrsa_watch.logs._text import text_of
+from mrsa_watch.logs._text import LEAST_BYTES, text_of
 from mrsa_watch.logs._wide import read_wide
 
 _DELIMITERS = ",;\t|"
 _BREAK = re.compile(rb"\r\n|\n|\r")
 _MOST_LINE_BYTES = 10**6  # of a row of participation
 _PIECE_BYTES = 2**20
+_CODE_BYTES = 20  # that a field needs while rows are put in their order, about
 _FEWEST_NUMBERED = 4  # fields
 
 
@@ -76,7 +79,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
             fault(where, "round, client and maybe weight where there is no header",
                   f"{width} fields")  # fmt: skip
         _columns.check_unnamed(options, where)
-        read, locate = _rows(text, width, 0)
+        read, locate = _rows(text, width, 0, options)
         found = [_table.clean(read(place)) for place in range(width)]
         weights = found[2] if width == 3 else None
         return assemble(found[0], found[1], weights, options, locate, str(path))
@@ -85,7 +88,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     is_long = options.layout != "matrix" and _columns.find(header, options, where) is not None
     if not is_long and (options.layout == "long" or not _has_rows(text)):
         _columns.header_fault(where, header)
-    read, locate = _rows(text, len(header), 1)
+    read, locate = _rows(text, len(header), 1, options)
     table = _columns.Table(header, functools.cache(read), locate, str(path), where, is_text=True)
     return read_table(table, options) if is_long else read_wide(table, options)
 
@@ -180,8 +183,14 @@ def _check_quotes(text: _Text) -> None:
               "for a quote within", repr(line.decode("utf-8", errors="replace")))  # fmt: skip
 
 
-def _rows(text: _Text, width: int, head: int) -> tuple[Callable[[int], Column], Any]:
-    """Return the columns of the rows below `head` lines, and what names the place of a row."""
+def _rows(
+    text: _Text, width: int, head: int, options: Layout
+) -> tuple[Callable[[int], Column], Any]:
+    """Return the columns of the rows below `head` lines, and what names the place of a row.
+
+    Where there are more rows than different ones, the rest is left unread: some row is there twice
+    among those that were, which is what is wrong with the file, however many more follow.
+    """
     end = _BREAK.search(text.data) if head else None
     data = text.data if not head else text.data[end.end() :] if end else b""
     if not data.strip(b"\r\n"):
@@ -189,10 +198,10 @@ def _rows(text: _Text, width: int, head: int) -> tuple[Callable[[int], Column], 
         fault(where, "rows of participation after the header", "none")
     locate = functools.partial(_locate, text, head)
     plain = _plain_matrix(data, text.delimiter)
-    if plain is not None and plain.shape[1] == width:
+    if plain is not None and plain.shape[1] == width >= _FEWEST_NUMBERED:
         return lambda place: Column(plain[:, place].astype(np.int64), ["0", "1"]), locate
     places: list[dict[str, int]] = [{} for _ in range(width)]
-    codes = [array.array("q") for _ in range(width)]
+    codes = [array.array("i") for _ in range(width)]
     for piece in _pieces(text._replace(data=data, number=text.number + bool(head))):
         fields = _plain_fields(piece, width)
         if fields is None:  # line by line, which finds what is wrong
@@ -203,6 +212,11 @@ def _rows(text: _Text, width: int, head: int) -> tuple[Callable[[int], Column], 
             for field in dict.fromkeys(column):
                 known.setdefault(field, len(known))
             own.extend(map(known.__getitem__, column))
+        rows = len(codes[0])
+        most = dataclasses.replace(options, memory_bytes=max(options.memory_bytes, LEAST_BYTES))
+        _table.check_memory((rows, width), _CODE_BYTES, most, str(text.path))
+        if options.restarts != "new" and rows > math.prod(len(known) for known in places):
+            break
     return lambda place: Column(np.asarray(codes[place], np.int64), list(places[place])), locate
 
 

@@ -12,7 +12,7 @@ from mrsa_watch._base.untrusted import read_bytes, start_of
 from mrsa_watch.logs._table import fault
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes
-_LEAST_BYTES = 2**28  # that a text may have where less memory is allowed for the matrix
+LEAST_BYTES = 2**28  # that a text may have where less memory is allowed for the matrix
 _START_BYTES = 2**16  # by which a format is told
 _GZIP = b"\x1f\x8b"
 # A contribution in NVFlare's log, or the time with which a line of it begins.
@@ -25,7 +25,7 @@ _NVFLARE = re.compile(
 def text_of(path: pathlib.Path, memory_bytes: int) -> bytes:
     """Return the bytes of a text, unpacked where they are gzip's, without a mark of their order."""
     try:
-        data = read_bytes(path, max(memory_bytes, _LEAST_BYTES))
+        data = read_bytes(path, max(memory_bytes, LEAST_BYTES))
     except (OSError, ValueError) as error:
         fault(str(path), "a text that can be read", str(error))
     return data.removeprefix(_MARK)
