@@ -22,6 +22,7 @@ from network import Network, lines, serve, sums, weights
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.live import Recorder, flower
+from mrsa_watch.flower import _strategies
 
 NODES = range(101, 107)
 LOSSES = {(1, "train"): {101, 102}, (2, "train"): {104}, (4, "train"): set(NODES)}
@@ -57,7 +58,7 @@ class KeepsMessages(MessageFedAvg):
 
 
 def run(network: Network, strategy: Any, num_rounds: int) -> None:
-    if isinstance(strategy, flower._strategies.FitWrapper):
+    if isinstance(strategy, _strategies.FitWrapper):
         serve(network, strategy, None, num_rounds)
     else:
         strategy.start(network, ArrayRecord([np.zeros(3)]), num_rounds)
@@ -159,13 +160,13 @@ def _import_with(version: str) -> str:
         "import importlib.metadata as m, sys\n"
         f"def version(name):\n    {version}\n"
         "m.version = version\n"
-        "try:\n    import mrsa_jax.live.flower\n"
+        "try:\n    import mrsa_watch.flower\n"
         "except ImportError as error:\n    print(error, 'flwr' in sys.modules)\n"
     )
     return _run(code)
 
 
-NEEDED = "`mrsa_jax.live.flower` must have flwr>=1.38,<1.43 (pip install 'flwr>=1.38,<1.43'); got "
+NEEDED = "`mrsa_watch.flower` must have flwr>=1.38,<1.43 (pip install 'flwr>=1.38,<1.43'); got "
 
 
 def test_an_unsupported_flower_is_told_at_import() -> None:
@@ -320,9 +321,7 @@ def test_the_log_is_told_of_by_its_whole_path(
     path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(
-        flower._strategies, "log", lambda level, text, *values: told.append(text % values)
-    )
+    monkeypatch.setattr(_strategies, "log", lambda level, text, *values: told.append(text % values))
     monkeypatch.chdir(path.parent)
     with Recorder("log.jsonl", system="flower", aggregation="plain") as recorder:
         flower.record(FedAvg(), recorder)
