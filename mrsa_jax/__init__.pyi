@@ -1,3 +1,10 @@
+from mrsa_watch._base.errors import (
+    ConfigurationError as ConfigurationError,
+    DataNotFoundError as DataNotFoundError,
+    MrsaError as MrsaError,
+    OutputExistsError as OutputExistsError,
+)
+
 from . import (
     attacks as attacks,
     availability as availability,
@@ -20,12 +27,6 @@ from . import (
 )
 from ._core.compile_cache import use_compile_cache as use_compile_cache
 from ._core.device import use_form as use_form
-from ._core.errors import (
-    ConfigurationError as ConfigurationError,
-    DataNotFoundError as DataNotFoundError,
-    MrsaError as MrsaError,
-    OutputExistsError as OutputExistsError,
-)
 from ._core.status import Status as Status
 from ._version import __version__ as __version__
 from .study import cite as cite

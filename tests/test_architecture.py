@@ -82,7 +82,7 @@ def _tree(path: pathlib.Path) -> ast.Module:
         base = max(parts.index(root) for root in ROOTS if root in parts)
         for node in names:
             assert isinstance(node, ast.ImportFrom)
-            if node.module == "mrsa_watch":  # what is re-exported
+            if str(node.module).startswith("mrsa_watch"):  # what is re-exported
                 continue
             assert node.level == 1
             node.module = ".".join([*parts[base:], *([node.module] if node.module else [])])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mrsa_jax import ConfigurationError, DataNotFoundError, MrsaError, OutputExistsError, Status
-from mrsa_jax._core.errors import nearest, require
+from mrsa_watch._base.errors import nearest, require
 
 
 def test_require_is_silent_when_the_rule_holds() -> None:

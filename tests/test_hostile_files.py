@@ -20,7 +20,6 @@ import pandas as pd
 import pytest
 
 from mrsa_jax import ConfigurationError, MrsaError
-from mrsa_jax._core.untrusted import cell, printable, read_bytes
 from mrsa_jax.cli import main
 from mrsa_jax.data._formats import CifarFormat, read_cifar, read_idx
 from mrsa_jax.privacy import Recipe, read_log
@@ -28,6 +27,7 @@ from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, load_config
 from mrsa_jax.study._run_folder import read_part as read_results
 from mrsa_jax.study.attack._scene import read_array
 from mrsa_jax.study.sweeps import load_sweep
+from mrsa_watch._base.untrusted import cell, printable, read_bytes
 
 MEMORY_BYTES = 2**20  # that a history may take
 MOST_GROWTH = 2**29  # of the whole process, over all mutants

@@ -13,9 +13,18 @@ import pytest
 
 from mrsa_jax import availability, data, dp, federated, privacy, quantize, secagg, selection
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.html import Markup, brief, card, config_repr, settings_rows, shown, table, tidy
 from mrsa_jax.study import AuditConfig, DemoConfig, ProtocolConfig, SecaggConfig, TrainConfig
 from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
+from mrsa_watch._base.html import (
+    Markup,
+    brief,
+    card,
+    config_repr,
+    settings_rows,
+    shown,
+    table,
+    tidy,
+)
 
 EVIL = "<script>alert('x')</script>&"
 

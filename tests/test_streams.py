@@ -12,7 +12,6 @@ from scipy import stats
 
 from mrsa_jax import availability, selection
 from mrsa_jax._core import streams as _streams
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax._core.streams import (
     Stream,
     as_key,
@@ -23,6 +22,7 @@ from mrsa_jax._core.streams import (
     round_key,
     trial_key,
 )
+from mrsa_watch._base.errors import ConfigurationError
 
 FALSE_FAILURE = 1e-6
 # threefry2x32: rounds, counter, key, output, from the kat_vectors file of the Random123 library

@@ -4,20 +4,15 @@
 - `chacha20`: ChaCha20 in one launch on NVIDIA GPUs.
 - `chacha20_loops`: ChaCha20 keystream as a compiled loop, for pads on the CPU (RFC 8439).
 - `chance`: Exact chances on 32-bit words.
-- `checks`: Checks of numbers that users give.
 - `compile_cache`: Keep compiled programs on disk, between runs. Nothing here imports JAX.
 - `compiled`: Compiled loops for exact searches on the CPU.
 - `cores`: How many of the machine's cores there are to use; needed before JAX may be imported.
 - `device`: What the device is and which form of an operation runs on it.
 - `device_words`: What commands say about the device.
 - `elimination`: Compiled elimination modulo a prime below 2**31, for searches on the CPU.
-- `errors`: Exceptions, and the helper that raises them for a user's mistake.
-- `extras`: What each extra of the package installs.
 - `flags`: Kinds of optional settings, as the command line's help shows them.
 - `gaussian`: Telling N(0, 1) from N(mu, 1), and the privacy that it stands for.
-- `html`: Small pieces of HTML that notebooks and reports share.
 - `kernels`: How a kernel for NVIDIA GPUs is launched (Pallas, through Triton).
-- `late`: Names of a package that load when they are first used.
 - `memory`: What memory is left, and when work is refused for want of it.
 - `packaged`: Files that this package holds; `data/files/README.md` says whose they are.
 - `plugins`: A user's files and modules that register schemes and attacks.
@@ -33,5 +28,4 @@
 - `streams`: Named random streams: which key every draw of a simulation comes from.
 - `threefry_loops`: Threefry-2x32 in compiled loops: the words and keys of `streams`.
 - `tracing`: What functions of arrays owe to a caller's `jit`, `vmap` and `shard_map`.
-- `untrusted`: What comes from outside: bytes read within bounds, names shown without their tricks.
 """

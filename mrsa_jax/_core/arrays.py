@@ -14,8 +14,8 @@ import numpy as np
 from jax import dtypes
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.checks import KNOWN, check_integer
-from mrsa_jax._core.errors import ConfigurationError, require, shortened
+from mrsa_watch._base.checks import KNOWN, check_integer
+from mrsa_watch._base.errors import ConfigurationError, require, shortened
 from mrsa_watch._base.tables import require_array
 
 _RULE = "must hold bools or integers"

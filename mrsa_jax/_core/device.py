@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.errors import ConfigurationError, require
+from mrsa_watch._base.errors import ConfigurationError, require
 
 Form = Literal["loops", "xla", "pallas"]
 FORMS: tuple[Form, ...] = ("loops", "xla", "pallas")

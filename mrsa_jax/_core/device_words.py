@@ -10,7 +10,7 @@ import jax
 
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import memory_stats, platform
-from mrsa_jax._core.errors import ConfigurationError
+from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.extras import how_to_install
 
 _DRIVER = (pathlib.Path("/proc/driver/nvidia/version"), pathlib.Path("/dev/nvidia0"))

@@ -6,7 +6,7 @@ import pathlib
 import sys
 from typing import Any
 
-from mrsa_jax._core.errors import require
+from mrsa_watch._base.errors import require
 
 _GROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells what a container may take
 _PROCESS = pathlib.Path("/proc/self")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrsa_jax._core.errors import ConfigurationError
+from mrsa_watch._base.errors import ConfigurationError
 
 _NAME = "mrsa-jax-papers"
 

@@ -14,8 +14,8 @@ import sys
 import traceback
 from collections.abc import Iterable
 
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.sources import PLUGIN, file_of, module_sources
+from mrsa_watch._base.errors import ConfigurationError, require
 
 _LOADED: dict[str, dict[str, str]] = {}  # digests of each one's own text and its neighbours'
 _loading: list[str] = []

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from mrsa_jax._core.errors import ConfigurationError, MrsaError, nearest, require, shortened
 from mrsa_jax._core.plugins import loading
 from mrsa_jax._core.sources import code_of
+from mrsa_watch._base.errors import ConfigurationError, MrsaError, nearest, require, shortened
 
 
 def read_member(

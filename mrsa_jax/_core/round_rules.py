@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import host_array, on_device
-from mrsa_jax._core.checks import check_known, check_size
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
+from mrsa_watch._base.checks import check_known, check_size
+from mrsa_watch._base.errors import require
 
 SplitPolicy = Literal["ignore", "abort", "drop_block"]
 _V3, _V4 = 3, 4

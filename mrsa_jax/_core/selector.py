@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.registry import check_pytree
+from mrsa_watch._base.errors import require
 
 
 class SelectorState(NamedTuple):

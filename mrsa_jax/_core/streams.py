@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, UInt32
 
-from mrsa_jax._core.checks import is_integer
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import one_program
+from mrsa_watch._base.checks import is_integer
+from mrsa_watch._base.errors import require
 
 MAX_PAIRED = 92_681
 """The most clients whose pairs 32 bits can number (`pair_words`)."""

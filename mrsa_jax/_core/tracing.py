@@ -19,9 +19,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from mrsa_jax._core.checks import KNOWN
 from mrsa_jax._core.device import is_traced, platform
-from mrsa_jax._core.errors import require
+from mrsa_watch._base.checks import KNOWN
+from mrsa_watch._base.errors import require
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -19,11 +19,11 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._settings import checked_parameters
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
+from mrsa_watch._base.errors import require
 
 
 class RecoveredInputs(NamedTuple):

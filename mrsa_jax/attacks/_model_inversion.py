@@ -17,8 +17,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._settings import (
@@ -28,6 +26,8 @@ from mrsa_jax.attacks._settings import (
     logits_of,
 )
 from mrsa_jax.attacks._view import ModelView, WireView, checked_view
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
 
 
 class InvertedClasses(NamedTuple):

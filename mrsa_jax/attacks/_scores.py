@@ -18,8 +18,8 @@ from jaxtyping import Array, Float32, Float64, Int64
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import needs_values
+from mrsa_watch._base.errors import require
 
 _MAPS = 12  # of float32, that SSIM makes of an image
 _WINDOW, _WIDTH = 11, 1.5  # Gaussian window of SSIM as published: side and standard deviation

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.errors import ConfigurationError
-from mrsa_jax._core.html import brief
+from mrsa_watch._base.errors import ConfigurationError
+from mrsa_watch._base.html import brief
 
 if TYPE_CHECKING:
     import flax.linen as nn

@@ -12,8 +12,8 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.registry import check_pytree, made, no_parameters, own_row, read_member
+from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
     import numpy as np

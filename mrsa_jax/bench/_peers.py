@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import MrsaError, nearest, require
+from mrsa_watch._base.errors import MrsaError, nearest, require
 
 if TYPE_CHECKING:
     import numpy as np

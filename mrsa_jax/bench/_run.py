@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from mrsa_jax._core.errors import nearest, require
 from mrsa_jax.bench._harness import (
     Measurement,
     ResultsDifferError,
@@ -16,6 +15,7 @@ from mrsa_jax.bench._harness import (
 )
 from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
 from mrsa_jax.bench._topics import TOPICS, Case, cases_of
+from mrsa_watch._base.errors import nearest, require
 
 
 @runtime_checkable

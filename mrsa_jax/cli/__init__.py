@@ -16,14 +16,6 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from mrsa_jax._core.checks import check_known
-from mrsa_jax._core.errors import (
-    ConfigurationError,
-    DataNotFoundError,
-    MrsaError,
-    OutputExistsError,
-    require,
-)
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax._core.plugins import load_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
@@ -38,6 +30,14 @@ from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.cli._watch import WatchConfig, run_watch
 from mrsa_jax.study import KINDS, TrainConfig, load_config
+from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    DataNotFoundError,
+    MrsaError,
+    OutputExistsError,
+    require,
+)
 
 __all__ = ["INTERRUPTED", "Bars", "main"]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mrsa_jax._core.errors import require, writing
 from mrsa_jax._core.flags import File
 from mrsa_jax.cli._console import (
     Bars,
@@ -23,6 +22,7 @@ from mrsa_jax.cli._console import (
     print_words,
     use_cores,
 )
+from mrsa_watch._base.errors import require, writing
 
 if TYPE_CHECKING:
     from mrsa_jax.bench import Measurement, Report

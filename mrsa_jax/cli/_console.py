@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.untrusted import printable
+from mrsa_watch._base.untrusted import printable
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.flags import Folder
 from mrsa_jax.cli._console import coloured, error_console, print_json, print_table
+from mrsa_watch._base.errors import ConfigurationError, require
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import File
 from mrsa_jax.cli._console import print_json
+from mrsa_watch._base.errors import require
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import IS_POSITIVE, Count, Folder, Number, Within, check_ranges
 from mrsa_jax.cli._console import (
     Bars,
@@ -21,6 +20,7 @@ from mrsa_jax.cli._console import (
     use_cores,
 )
 from mrsa_jax.study.sweeps import load_sweep
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_jax.study.sweeps import Plan

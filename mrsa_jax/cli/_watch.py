@@ -9,12 +9,12 @@ from typing import Annotated
 
 import tyro
 
-from mrsa_jax._core.checks import POSITIVE
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import IS_GROUP, File, Within, check_ranges
 from mrsa_jax.cli._audit import BELOW_TARGET
 from mrsa_jax.cli._console import Interrupts, error_console, escape, use_cores
+from mrsa_watch._base.checks import POSITIVE
+from mrsa_watch._base.errors import require
 
 _IS_TIME = Within(POSITIVE, rule="must be positive and finite")
 

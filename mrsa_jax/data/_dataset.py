@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

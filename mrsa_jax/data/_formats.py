@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._core.errors import ConfigurationError, DataNotFoundError, require
-from mrsa_jax._core.untrusted import read_bytes
+from mrsa_watch._base.errors import ConfigurationError, DataNotFoundError, require
+from mrsa_watch._base.untrusted import read_bytes
 
 # ---- Reader of the binary versions of CIFAR-10 and CIFAR-100.
 #

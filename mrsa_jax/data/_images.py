@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import client_words
 from mrsa_jax.data._dataset import Dataset, check_dataset
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import require
 
 PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
 

@@ -19,10 +19,10 @@ import urllib.request
 from collections.abc import Iterable
 from typing import Any
 
-from mrsa_jax._core.errors import ConfigurationError, DataNotFoundError, nearest, require
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._sources import PREPARED, load
 from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory
+from mrsa_watch._base.errors import ConfigurationError, DataNotFoundError, nearest, require
 from mrsa_watch._base.extras import how_to_install
 
 _EXTRA = "tfds-prepare"

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.errors import DataNotFoundError, MrsaError, nearest, require
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream, as_key, host_generator
 from mrsa_jax.data._cache import Arrays, cached
@@ -24,6 +23,7 @@ from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._formats import find_cifar, idx_files, read_cifar, read_idx_directory
 from mrsa_jax.data._olivetti import olivetti_file, read_olivetti
 from mrsa_jax.data._tfds import prepared_folder, read_tfds
+from mrsa_watch._base.errors import DataNotFoundError, MrsaError, nearest, require
 
 PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 """Sets that tensorflow-datasets prepares, and their classes."""

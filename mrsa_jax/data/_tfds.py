@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import DataNotFoundError, require
 from mrsa_jax.data._cache import Arrays, cached, read_cached
+from mrsa_watch._base.errors import DataNotFoundError, require
 from mrsa_watch._base.extras import needed
 
 

@@ -11,9 +11,6 @@ import numpy as np
 from jaxtyping import Array, Float64, Int, Key
 
 from mrsa_jax._core.arrays import integer_or_vector
-from mrsa_jax._core.checks import check_known, check_number, check_size
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import telling, told
 from mrsa_jax._core.selector import Selector, block_size_of
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax._core.tracing import needs_values
@@ -30,6 +27,9 @@ from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._spending import Losses
 from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
+from mrsa_watch._base.checks import check_known, check_number, check_size
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import telling, told
 
 Adversary = Literal["server", "models"]
 Method = Literal["auto", "pattern_averaged", "amplified", "worst_case", "monte_carlo"]

@@ -11,10 +11,10 @@ from jaxtyping import Float64
 
 from mrsa_jax import privacy
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.errors import require
 from mrsa_jax.dp._lattice_noise import LatticeNoise
 from mrsa_jax.dp._laws import check_sigma, renyi_bound
 from mrsa_jax.dp._mechanism import ORDERS, RingMechanism
+from mrsa_watch._base.errors import require
 
 # ---- What a round of segments spends: the sums of all its blocks, released side by side.
 #

@@ -12,13 +12,13 @@ from jaxtyping import Float64, Int
 from mrsa_jax import selection
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.chance import threshold
-from mrsa_jax._core.checks import POSITIVE, check_blind, check_number, check_size
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.selector import block_size_of, check_selector, cohort_size_of
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._mixtures import Known, Sampled
 from mrsa_jax.dp._strategies import Form
+from mrsa_watch._base.checks import POSITIVE, check_blind, check_number, check_size
+from mrsa_watch._base.errors import require
 
 # ---- The largest mu of any participation that keeps a separation: what holds without any law.
 

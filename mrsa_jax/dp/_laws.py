@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._core.errors import require
+from mrsa_watch._base.errors import require
 
 Kind = Literal["skellam", "discrete_gaussian"]
 _PRECISION = 320

@@ -24,9 +24,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.checks import check_size
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import needs_values
+from mrsa_watch._base.checks import check_size
+from mrsa_watch._base.errors import require
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 _ROWS_AT_ONCE = 128  # fastest of 32 to 512 on two cores, for bands of 10 and for full matrices

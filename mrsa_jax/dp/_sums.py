@@ -18,9 +18,7 @@ from jaxtyping import Float64
 from mrsa_jax import selection
 from mrsa_jax._core import gaussian as _gaussian
 from mrsa_jax._core.chance import threshold_chance
-from mrsa_jax._core.checks import check_integer
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.round_rules import RoundRule, check_policy
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
@@ -29,6 +27,8 @@ from mrsa_jax.dp._composed import RingLosses
 from mrsa_jax.dp._histories import PARTS, Histories, Progress, check_noise, parts, tell
 from mrsa_jax.dp._mechanism import RingMechanism
 from mrsa_jax.dp._mixtures import Between, Known, Sampled
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
 
 _CELLS = 2**18  # of the range of what a client's sums cost together
 _WIDTH = 2**4  # of them that are taken together where delta is worked out

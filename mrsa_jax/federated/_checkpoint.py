@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import MrsaError, require
 from mrsa_jax._core.sealed import read_sealed, write_sealed
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import MrsaError, require
 
 _STATE = "state.npz"
 _ABOUT = "about"

@@ -16,8 +16,6 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import nearest, require
 from mrsa_jax.federated._models import dense_layers
 from mrsa_jax.federated.conv import (
     conv,
@@ -26,6 +24,8 @@ from mrsa_jax.federated.conv import (
     patch_conv,
     strided_patch_conv,
 )
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import nearest, require
 
 _NUM_GROUPS = 32
 # Features of VGG-11's convolutions, and whether a 2x2 max-pool follows.

@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float64, Int32
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.checks import is_integer
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief
 from mrsa_jax._core.streams import Stream, host_generator
 from mrsa_jax._core.tracing import needs_values
+from mrsa_watch._base.checks import is_integer
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief
 
 _MOST_COORDINATES = 64  # of a layer
 _MOST_BYTES = 2**24  # of a sketch, but for one coordinate of each layer

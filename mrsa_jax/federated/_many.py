@@ -19,9 +19,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_count
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import checked_mesh, needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
@@ -40,6 +38,8 @@ from mrsa_jax.federated.programs import (
     measured_width,
     replicated,
 )
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import require
 
 
 @needs_values

@@ -16,8 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model
@@ -29,6 +27,8 @@ from mrsa_jax.federated.programs import (
     lowered_cohort_updates,
     measured_width,
 )
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import require
 
 # Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and copies of
 # them) that a round of `ring_average` holds at its peak, measured as the growth of the process; and

@@ -19,7 +19,6 @@ from jaxtyping import Array
 
 from mrsa_jax._core.arrays import on_device, padded_slots
 from mrsa_jax._core.device import samples_at_once
-from mrsa_jax._core.html import number, shown, telling, told
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.federated._drift import Drift, Sketch
@@ -37,6 +36,7 @@ from mrsa_jax.federated.programs import (
     aggregated,
     trainer_at,
 )
+from mrsa_watch._base.html import number, shown, telling, told
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax._core.errors import require, writing
+from mrsa_watch._base.errors import require, writing
 from mrsa_watch._base.extras import needed
 
 Metrics = dict[str, Any]

@@ -15,7 +15,6 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import checked_mesh, needs_values
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._memory import width_within
@@ -29,6 +28,7 @@ from mrsa_jax.federated.programs import (
     replicated,
     trained_cohort,
 )
+from mrsa_watch._base.errors import require
 
 Advance = Callable[[list[Run], int], None]
 

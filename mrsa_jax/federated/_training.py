@@ -18,9 +18,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import require, require_methods
-from mrsa_jax._core.html import shown, telling, told
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._local import RateSchedule, factors_of
 from mrsa_jax.federated._models import check_model
@@ -28,6 +25,9 @@ from mrsa_jax.federated.programs import LocalTrainer
 from mrsa_jax.quantize.budgets import check_weights
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import require, require_methods
+from mrsa_watch._base.html import shown, telling, told
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import varying_like
+from mrsa_watch._base.errors import require
 
 
 def component_labels(

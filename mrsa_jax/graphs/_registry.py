@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.registry import (
     built_by,
     check_pytree,
@@ -19,6 +18,7 @@ from mrsa_jax._core.registry import (
     own_row,
     read_member,
 )
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_jax.graphs._lists import GraphModel

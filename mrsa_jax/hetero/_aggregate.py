@@ -19,9 +19,6 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import graphs, protocol
 from mrsa_jax._core.arrays import check_thresholds, on_device
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief, telling
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax._core.tracing import needs_values
@@ -43,6 +40,9 @@ from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, plan_of, spans_of
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief, telling
 
 _Updates = ArrayLike | Sequence[Any] | Callable[[int, int], ArrayLike]
 

@@ -20,10 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax._core.arrays import check_thresholds, on_device
-from mrsa_jax._core.checks import check_number
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import StepDropout
@@ -45,6 +42,9 @@ from mrsa_jax.hetero._spans import Span, mapped, spans_of
 from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortened, stochastic
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
+from mrsa_watch._base.checks import check_number
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief
 
 _OK = np.int32(Status.OK)
 

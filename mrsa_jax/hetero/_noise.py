@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt32
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require, require_methods
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
@@ -27,6 +26,7 @@ from mrsa_jax.quantize.wrapping import (
     lifted,
     wrap_probability,
 )
+from mrsa_watch._base.errors import require, require_methods
 
 
 @jax.tree_util.register_dataclass

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
 from mrsa_jax.hetero._privacy_search import most_learned
 from mrsa_jax.hetero._segments import blocks_of, check_scheme, segment_matrix
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
 
 # The law of HC was compared with the search for every T up to here.
 _CHECKED_GROUPS = 64

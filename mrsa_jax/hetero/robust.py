@@ -19,8 +19,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float32
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_finite, check_integer
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import one_program
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
@@ -30,6 +28,8 @@ from mrsa_jax.hetero._robust_kernels import (
     unit_weights,
     weighted_mean_of,
 )
+from mrsa_watch._base.checks import check_finite, check_integer
+from mrsa_watch._base.errors import require
 
 _Values = ArrayLike | Sequence[Any]
 

@@ -4,6 +4,6 @@ The format is `mrsa_watch.logs`' participation log, JSON Lines, which `mrsa-jax 
 Adapters of other systems are modules of their own, imported by who has the system.
 """
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

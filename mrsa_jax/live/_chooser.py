@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.selector import Selector, block_size_of, check_selector, with_counts
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
+from mrsa_watch._base.errors import require
 
 
 class Chooser:

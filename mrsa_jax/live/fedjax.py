@@ -7,10 +7,10 @@ from typing import Any
 import jax
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require_methods
 from mrsa_jax._core.selector import Selector
 from mrsa_jax.live._chooser import Chooser, check_clients
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require_methods
 
 
 class ClientSampler:

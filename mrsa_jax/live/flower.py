@@ -10,10 +10,10 @@ from typing import Any
 
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.checks import check_integer
 from mrsa_jax._core.selector import Selector, cohort_size_of
 from mrsa_jax.live._chooser import Chooser
 from mrsa_watch import Recorder
+from mrsa_watch._base.checks import check_integer
 from mrsa_watch.flower import VERSION, SecAggPlus, record  # first: says whether Flower will do
 
 # isort: split

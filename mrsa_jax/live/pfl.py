@@ -8,9 +8,9 @@ from typing import Any
 
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.selector import Selector, cohort_size_of
 from mrsa_jax.live._chooser import Chooser, check_clients
+from mrsa_watch._base.errors import require
 
 
 class UserSampler:

@@ -1,5 +1,5 @@
 """Exact arithmetic: the ring of a sum, the ChaCha20 keystream, linear algebra modulo a prime."""
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

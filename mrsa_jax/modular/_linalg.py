@@ -21,11 +21,11 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._core.arrays import as_integers, on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import chosen_form, is_traced, over_cores, within_memory
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.prime import PRIMES, inverses, minor_bits
 from mrsa_jax._core.residues import codes, host_residues, residues
 from mrsa_jax._core.tracing import one_program
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
+from mrsa_watch._base.errors import require
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
 # ---- Compiled eliminations over all cores: what the CPU uses in place of XLA's small operations.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_known
-from mrsa_jax._core.errors import require
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._names import legend, plain
 from mrsa_jax.plotting._style import SHADES, caption, drawing, nobody, scheme_colour
+from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_known
-from mrsa_jax._core.errors import require
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._names import OWN
 from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
 from mrsa_jax.plotting._style import style
+from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.errors import require
 from mrsa_jax.privacy._audit_found import HIDDEN, Audit, Joining
 from mrsa_jax.privacy._audit_hidden import Hidden, Noise, is_feasible
 from mrsa_jax.privacy._coalitions import log_without
@@ -18,6 +17,7 @@ from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
 from mrsa_jax.privacy._weights import as_history, as_log
+from mrsa_watch._base.errors import require
 from mrsa_watch.logs import ParticipationLog
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums

@@ -13,9 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_count, check_known, check_number
-from mrsa_jax._core.html import hidden_words, shown, telling, told
-from mrsa_jax._core.untrusted import printable
 from mrsa_jax.privacy._audit_hidden import UNKNOWN, Hidden, Noisy
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._clients import clients_of
@@ -24,6 +21,9 @@ from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
 from mrsa_jax.privacy._unweighted import UnweightedGroup
 from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_jax.privacy.solver import Progress
+from mrsa_watch._base.checks import check_count, check_known, check_number
+from mrsa_watch._base.html import hidden_words, shown, telling, told
+from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog
 
 # ---- What an audit says of who exposes whom by joining the server.

@@ -13,7 +13,6 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from mrsa_jax._core.html import brief
 from mrsa_jax._core.prime import minor_bits
 from mrsa_jax.privacy._audit_hidden import is_feasible
 from mrsa_jax.privacy._hidden import hidden_among_trajectory
@@ -21,6 +20,7 @@ from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_jax.privacy.solver import Progress
+from mrsa_watch._base.html import brief
 from mrsa_watch._base.primes import ERROR_BITS, error_bits
 from mrsa_watch.logs import ParticipationLog
 

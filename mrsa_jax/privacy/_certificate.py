@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import DataNotFoundError, require
 from mrsa_jax._version import __version__
 from mrsa_jax.privacy._audit_found import Audit
 from mrsa_jax.privacy._certificate_claims import Proofs, plain
 from mrsa_watch import mrsa_check
+from mrsa_watch._base.errors import DataNotFoundError, require
 from mrsa_watch.logs import ParticipationLog
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import require
 from mrsa_jax.privacy._audit_found import Audit
 from mrsa_jax.privacy._certificate_vectors import Kernel
 from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._recipe import digits
 from mrsa_jax.privacy.solver import combination_on, independent_rows, residues_of, solve_each
 from mrsa_watch import mrsa_check
+from mrsa_watch._base.errors import require
 from mrsa_watch._base.primes import draw_primes
 from mrsa_watch.logs import ParticipationLog
 

@@ -16,9 +16,6 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief, telling
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._weak import (
@@ -40,6 +37,9 @@ from mrsa_jax.privacy.solver import (
     ranks_of,
     support_of,
 )
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief, telling
 
 _SHARE = 0.5  # of the effort for the least of all
 _MOST_SAID = 3  # sentences in a notebook

@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Array
 
 from mrsa_jax._core.arrays import check_integers, host_array
-from mrsa_jax._core.errors import require
 from mrsa_jax.privacy._weights import as_history
+from mrsa_watch._base.errors import require
 from mrsa_watch.logs import ParticipationLog
 
 

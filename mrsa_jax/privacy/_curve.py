@@ -14,7 +14,6 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.html import brief
 from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
@@ -26,6 +25,7 @@ from mrsa_jax.privacy.solver import (
     collapse,
     ranks_of,
 )
+from mrsa_watch._base.html import brief
 
 _SETS_A_LEVEL = 24
 _METHOD = np.dtype("U12")

@@ -24,7 +24,6 @@ from jaxtyping import Array, Bool, Float64
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, is_traced, map_tiles, platform
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import one_program, quick_for_little, varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
@@ -35,6 +34,7 @@ from mrsa_jax.privacy._leverage_wide import (
     relative_errors,
     rest_of_three,
 )
+from mrsa_watch._base.errors import require
 
 _BYTES_AN_ENTRY = 8
 _COPIES = 12  # of a history in float64 while it is worked on

@@ -17,10 +17,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float64
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._exposure_wide import ROWS, first_rounds, fits, gram_of, parts_of, piece
+from mrsa_watch._base.errors import require
 
 # ---- Orthonormal rows by matrix products: what leverage is read from, for all rounds at once.
 #

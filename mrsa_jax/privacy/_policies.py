@@ -16,14 +16,14 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief, telling
 from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import Availability, independent_steps
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.selection import Selector, rollout_rounds
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief, telling
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

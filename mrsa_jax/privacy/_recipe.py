@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.untrusted import cell, printable
+from mrsa_watch._base.untrusted import cell, printable
 from mrsa_watch.logs import ParticipationLog
 
 _MOST_NAMES = 10

@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.checks import check_number
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief, card, shown
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
@@ -37,6 +34,9 @@ from mrsa_jax.privacy.solver import (
     ranks_of,
     sparse_remainder,
 )
+from mrsa_watch._base.checks import check_number
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief, card, shown
 
 # All searches of a history together may take this long on one core for each unit of effort.
 SECONDS_PER_EFFORT = 90.0

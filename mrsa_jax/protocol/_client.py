@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import (
@@ -51,6 +49,8 @@ from mrsa_jax.protocol.messages import (
     UnmaskShares,
 )
 from mrsa_jax.secagg import SegmentPlan
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
 
 
 class Client:

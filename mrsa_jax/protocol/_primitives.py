@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import require
 from mrsa_jax.protocol.errors import AuthenticationError, KeyAgreementError
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import require
 
 KEY_BYTES = 32
 _DOMAIN = b"mrsa_jax protocol v1 "

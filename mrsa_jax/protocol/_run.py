@@ -16,7 +16,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
@@ -31,6 +30,7 @@ from mrsa_jax.secagg import (
     unmasking_risk,
 )
 from mrsa_jax.secagg._checks import RoundSetting, check_setting
+from mrsa_watch._base.errors import require
 
 # ---- The network between clients and server: honest, or disturbed by a script.
 #

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import Status
 from mrsa_jax.protocol._pads import PadSum, Unmasking
 from mrsa_jax.protocol._primitives import (
@@ -34,6 +33,7 @@ from mrsa_jax.protocol.messages import (
     UnmaskShares,
 )
 from mrsa_jax.secagg import SegmentPlan, admitted, segment_plan
+from mrsa_watch._base.errors import require
 
 
 class Server:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
 from mrsa_jax.protocol._primitives import Entropy
 from mrsa_jax.protocol.errors import ForgedShareError
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
 
 PRIME = 2**31 - 1
 LIMBS = 9

@@ -6,7 +6,7 @@ that cannot be unmasked is a `Status`, never an exception.
 
 from __future__ import annotations
 
-from mrsa_jax._core.errors import MrsaError
+from mrsa_watch._base.errors import MrsaError
 
 
 class ProtocolError(MrsaError):

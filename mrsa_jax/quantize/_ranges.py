@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32
 
-from mrsa_jax._core.checks import POSITIVE, check_number
-from mrsa_jax._core.errors import nearest, require
-from mrsa_jax._core.html import brief
 from mrsa_jax.quantize._stochastic import Quantizer
+from mrsa_watch._base.checks import POSITIVE, check_number
+from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.html import brief
 
 RangeStatistic = Literal["max", "rms"]
 

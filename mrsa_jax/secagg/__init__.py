@@ -1,5 +1,5 @@
 """Secure aggregation as array operations: real pads, ring sums and the average they carry."""
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

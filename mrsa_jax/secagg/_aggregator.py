@@ -21,10 +21,7 @@ from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_integer
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.errors import require, require_methods
-from mrsa_jax._core.html import brief
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.tracing import needs_values
@@ -44,6 +41,9 @@ from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require, require_methods
+from mrsa_watch._base.html import brief
 
 
 @jax.tree_util.register_dataclass

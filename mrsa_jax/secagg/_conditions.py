@@ -20,10 +20,10 @@ from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.graphs import check_adjacency, component_labels
+from mrsa_watch._base.errors import require
 
 _Matrix = ArrayLike | Sequence[Any]
 # one round of checked arrays

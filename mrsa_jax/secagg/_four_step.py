@@ -18,7 +18,6 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax import graphs
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK, Status
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import chacha20_columns
@@ -39,6 +38,7 @@ from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
 from mrsa_jax.secagg._round_costs import round_costs
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._types import Seeds, SegmentPlan
+from mrsa_watch._base.errors import require
 
 # First nonce word of a derivation, after those of `_seeds`: secret keys and sharing polynomials.
 _SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5

@@ -18,9 +18,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import check_thresholds, on_device
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief
 from mrsa_jax._core.round_rules import (
     LearntRound,
     SplitPolicy,
@@ -33,6 +30,9 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import _learnt_components
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief
 
 
 class SlotRound(NamedTuple):

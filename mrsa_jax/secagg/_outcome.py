@@ -14,12 +14,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool
 
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import Markup, brief, card, shown, table
 from mrsa_jax._core.status import Status
 from mrsa_jax.secagg._aggregator_state import admitted, heeded, holders
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, segment_plan
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import Markup, brief, card, shown, table
 
 # ---- What one run of the four-step protocol gives, whether with real messages or with arrays.
 

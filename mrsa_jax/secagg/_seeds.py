@@ -17,10 +17,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.secagg._checks import nonce_word, padded_length
 from mrsa_jax.secagg._types import Seeds
+from mrsa_watch._base.errors import require
 
 _TAG = b"mrsa_jax secagg key material v1\x00"
 # First nonce word of a derivation: what the output is for.

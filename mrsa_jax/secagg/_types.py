@@ -14,11 +14,11 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,6 @@
 Modules load when first used: names of schemes, which the command line needs, load without JAX.
 """
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

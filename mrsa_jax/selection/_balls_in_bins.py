@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import zeros
-from mrsa_jax._core.checks import check_integer, check_size
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief
 from mrsa_jax._core.streams import client_words
 from mrsa_jax._core.tracing import one_program
+from mrsa_watch._base.checks import check_integer, check_size
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief
 
 
 class BinsState(NamedTuple):

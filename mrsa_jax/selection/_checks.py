@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mrsa_jax._core.checks import check_size
-from mrsa_jax._core.errors import require
+from mrsa_watch._base.checks import check_size
+from mrsa_watch._base.errors import require
 
 Fairness = Literal["least_used", "uniform", "greedy"]
 

@@ -19,8 +19,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import binary_matrix, number_or_vector, on_device
-from mrsa_jax._core.checks import check_known, check_size
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax._core.tracing import needs_values, varying_like
@@ -28,6 +26,8 @@ from mrsa_jax.availability import Availability
 from mrsa_jax.selection._blocks import batch_partitioning
 from mrsa_jax.selection._checks import Fairness
 from mrsa_jax.selection._rollout import initial_availability
+from mrsa_watch._base.checks import check_known, check_size
+from mrsa_watch._base.errors import require
 
 BlockPolicy = Literal["keep", "refill", "reform"]
 

@@ -11,7 +11,6 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax._core.registry import (
     built_by,
     label_of_words,
@@ -22,6 +21,7 @@ from mrsa_jax._core.registry import (
     written,
 )
 from mrsa_jax.selection._checks import Fairness, check_grids
+from mrsa_watch._base.errors import ConfigurationError, nearest, require
 
 if TYPE_CHECKING:
     from mrsa_jax._core.selector import Selector

@@ -19,7 +19,6 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_integer, check_size
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import (
     at_once,
@@ -29,8 +28,6 @@ from mrsa_jax._core.device import (
     platform,
     within_memory,
 )
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief, telling
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key, trial_key
 from mrsa_jax._core.tracing import (
@@ -44,6 +41,9 @@ from mrsa_jax._core.tracing import (
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
+from mrsa_watch._base.checks import check_integer, check_size
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief, telling
 
 _BEFORE_ROUNDS = 2**32 - 1  # the round index that stands for "before the first round"
 

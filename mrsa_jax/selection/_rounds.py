@@ -19,9 +19,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.checks import check_integer, check_size
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import brief, telling
 from mrsa_jax._core.round_rules import (
     RoundRule,
     SplitPolicy,
@@ -34,6 +31,9 @@ from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax._core.tracing import needs_values, one_program, quick_for_little, varying_like
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
+from mrsa_watch._base.checks import check_integer, check_size
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import brief, telling
 
 
 class RoundHistory(NamedTuple):

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import zeros
-from mrsa_jax._core.checks import check_size
-from mrsa_jax._core.html import brief
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_jax._core.tracing import one_program
+from mrsa_watch._base.checks import check_size
+from mrsa_watch._base.html import brief
 
 
 class SeparationState(NamedTuple):

@@ -4,6 +4,6 @@ What needs JAX loads when first used: the command line's help shows configuratio
 wait for it.
 """
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -11,12 +11,12 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mrsa_jax._core.checks import POSITIVE
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import IS_SHARE, Seed, Several, Whole, Within
-from mrsa_jax._core.html import Shown
 from mrsa_jax.availability._registry import Model
 from mrsa_jax.study._config import PopulationConfig, check_sizes, parse_scheme
+from mrsa_watch._base.checks import POSITIVE
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import Shown
 
 if TYPE_CHECKING:
     import numpy as np

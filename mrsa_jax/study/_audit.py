@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import privacy
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax._core.untrusted import cell
 from mrsa_jax.privacy import Recipe
 from mrsa_jax.study import _store
 from mrsa_jax.study._commands import AuditConfig
@@ -22,6 +20,8 @@ from mrsa_jax.study._findings import AuditFindings, first_rows, shares_of
 from mrsa_jax.study._plots import audit_plots
 from mrsa_jax.study._progress import Progress, note, stages
 from mrsa_jax.study._run_folder import write_json, write_whole
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.untrusted import cell
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, ParticipationLog

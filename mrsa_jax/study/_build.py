@@ -12,7 +12,6 @@ import numpy as np
 
 from mrsa_jax import availability, data, dp, federated, quantize, secagg, selection
 from mrsa_jax._core.device import platform
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability._registry import Model
@@ -32,6 +31,7 @@ from mrsa_jax.study._tables import (
     graph_of,
     least_safe_threshold,
 )
+from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
     import optax  # type: ignore[import-untyped]

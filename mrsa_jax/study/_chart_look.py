@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import NamedTuple
 
-from mrsa_jax._core.html import Markup, tidy
 from mrsa_jax.plotting._style import look
+from mrsa_watch._base.html import Markup, tidy
 
 PAPER = {"light": "#ffffff", "dark": "#16181c"}
 """What a page is drawn on."""

@@ -15,8 +15,6 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mrsa_jax._core.checks import check_known
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.flags import Cites
 from mrsa_jax._core.registry import read_member
 from mrsa_jax._version import __version__
@@ -25,6 +23,8 @@ from mrsa_jax.graphs import _registry as graphs
 from mrsa_jax.selection import _registry as schemes
 from mrsa_jax.study._config import command_of, to_dict
 from mrsa_jax.study._kinds import KINDS, attacks
+from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import ConfigurationError, require
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import (
     BELOW_ONE,
     IS_BITS,
@@ -32,12 +31,13 @@ from mrsa_jax._core.flags import (
     Whole,
     Within,
 )  # fmt: skip
-from mrsa_jax._core.html import Shown, plain_settings
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax._core.untrusted import start_of
 from mrsa_jax.availability._registry import Model
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import check_unset, validate_graph
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import Shown, plain_settings
+from mrsa_watch._base.untrusted import start_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import selection
-from mrsa_jax._core.checks import check_size
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.selector import check_selector
 from mrsa_jax.study import _accessor, _build, _cite, _trial
 from mrsa_jax.study._accessor import find_schemes
@@ -21,6 +19,8 @@ from mrsa_jax.study._variables import (
     scheme_variables,
     study_variables,
 )
+from mrsa_watch._base.checks import check_size
+from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
     import xarray as xr

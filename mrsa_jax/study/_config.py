@@ -13,10 +13,7 @@ import pathlib
 import typing
 from typing import Annotated, Any, Literal
 
-from mrsa_jax._core.checks import check_blind
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole
-from mrsa_jax._core.html import Shown
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability._registry import Model
 from mrsa_jax.graphs._registry import Graph
@@ -34,6 +31,9 @@ from mrsa_jax.study._tables import (
     validate_noise,
     validate_training,
 )
+from mrsa_watch._base.checks import check_blind
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import Shown
 
 # what all of this family takes of schemes, it takes from here
 parse_scheme, scheme_label, with_fields = Scheme.parse, Scheme.label_of, Scheme.filled

@@ -14,13 +14,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.html import number, tidy
 from mrsa_jax.plotting._chart import ALL
 from mrsa_jax.plotting._points import QUANTITIES, heading, shown_scale
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart_look import Series, asset
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
+from mrsa_watch._base.html import number, tidy
 
 if TYPE_CHECKING:
     import pandas as pd

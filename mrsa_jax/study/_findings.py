@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.html import hidden_words, number, shown, telling, told
-from mrsa_jax._core.untrusted import printable
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
+from mrsa_watch._base.html import hidden_words, number, shown, telling, told
+from mrsa_watch._base.untrusted import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,6 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import ConfigurationError, require, shortened
 from mrsa_jax._core.registry import own_row
 from mrsa_jax.selection import Fairness
 from mrsa_jax.study import attacks_on_models, attacks_on_sums
@@ -36,6 +35,7 @@ from mrsa_jax.study._config import (
     with_fields,
 )
 from mrsa_jax.study._load import check_types
+from mrsa_watch._base.errors import ConfigurationError, require, shortened
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

@@ -11,11 +11,11 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
-from mrsa_jax._core.checks import check_known
-from mrsa_jax._core.errors import ConfigurationError, nearest, require
 from mrsa_jax._core.flags import check_ranges
-from mrsa_jax._core.html import plain_settings
-from mrsa_jax._core.untrusted import read_bytes
+from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import ConfigurationError, nearest, require
+from mrsa_watch._base.html import plain_settings
+from mrsa_watch._base.untrusted import read_bytes
 
 ConfigT = TypeVar("ConfigT")
 _MOST_BYTES = 2**24

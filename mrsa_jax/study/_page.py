@@ -14,12 +14,12 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mrsa_jax._core.html import settings_rows, shown, tidy
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart_look import Series, asset
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._svg import drawn
+from mrsa_watch._base.html import settings_rows, shown, tidy
 
 _MOST_ROWS = 400
 _TALL = 25  # rows of a table that scrolls inside the page

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax._core.errors import ConfigurationError, writing
-from mrsa_jax._core.html import number
 from mrsa_jax.plotting._attacks import (
     Rows,
     errors_chart,
@@ -31,6 +29,8 @@ from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.study._chart_look import Series
 from mrsa_jax.study._run_folder import read_json, read_part
+from mrsa_watch._base.errors import ConfigurationError, writing
+from mrsa_watch._base.html import number
 
 ERRORS = "errors"
 FOUND = "true_against_false_positives"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.html import number
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._points import heading, pair_chart, shown_scale
 from mrsa_jax.study import _summary
 from mrsa_jax.study._config import DataConfig, PopulationConfig
+from mrsa_watch._base.html import number
 
 if TYPE_CHECKING:
     import pandas as pd

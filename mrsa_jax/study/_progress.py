@@ -10,9 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.memory import bytes_in_words
 from mrsa_jax._core.status import Status
+from mrsa_watch._base.errors import require
 
 
 @runtime_checkable

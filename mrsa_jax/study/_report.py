@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tyro
 
-from mrsa_jax._core.html import hidden_words, number, plain_settings, tidy
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.study import _points, _summary
@@ -29,6 +28,7 @@ from mrsa_jax.study._page import (
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
 from mrsa_jax.study._summary import Row
+from mrsa_watch._base.html import hidden_words, number, plain_settings, tidy
 
 if TYPE_CHECKING:
     import xarray as xr

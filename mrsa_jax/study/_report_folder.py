@@ -12,9 +12,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from mrsa_jax._core.checks import check_known
-from mrsa_jax._core.errors import ConfigurationError, require
-from mrsa_jax._core.html import hidden_words, number, shown, tidy
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._study import FIGURES
@@ -38,6 +35,9 @@ from mrsa_jax.study._plots import (
     option_labels,
 )
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run, write_whole
+from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.html import hidden_words, number, shown, tidy
 
 
 def attack_page(

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import require
-from mrsa_jax._core.html import number, shown
 from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._points import (
@@ -35,6 +33,8 @@ from mrsa_jax.study._page import (
 )
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import number, shown
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
-from mrsa_jax._core.errors import require
 from mrsa_jax.study import _store
 from mrsa_jax.study._kinds import checked, kind_of
 from mrsa_jax.study._progress import Progress, checked_progress
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -18,13 +18,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax._core.errors import (
-    ConfigurationError,
-    MrsaError,
-    OutputExistsError,
-    require,
-    writing,
-)
 from mrsa_jax._core.sources import digest_of
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import _registry as availability
@@ -41,6 +34,13 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._load import to_toml
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    MrsaError,
+    OutputExistsError,
+    require,
+    writing,
+)
 from mrsa_watch._base.locks import locked
 
 _FAMILIES: dict[str, Mapping[str, Any]] = {

@@ -15,7 +15,6 @@ import numpy as np
 
 from mrsa_jax import attacks, federated, hetero, quantize
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.availability import assign_rates
@@ -25,6 +24,7 @@ from mrsa_jax.study import _trial
 from mrsa_jax.study._build import build_noise, sizes_of
 from mrsa_jax.study._config import AggregationConfig
 from mrsa_jax.study._tables import SegmentConfig
+from mrsa_watch._base.errors import ConfigurationError, require
 
 COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
     "mean": lambda config: None,

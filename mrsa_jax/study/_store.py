@@ -20,13 +20,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.errors import (
-    ConfigurationError,
-    OutputExistsError,
-    StoreError,
-    require,
-    writing,
-)
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_jax.study._run_folder import (
     changes,
@@ -38,6 +31,13 @@ from mrsa_jax.study._run_folder import (
     read_json,
     unfinished_run,
     write_json,
+)
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    OutputExistsError,
+    StoreError,
+    require,
+    writing,
 )
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, plotting
-from mrsa_jax._core.checks import check_known
 from mrsa_jax.availability import Availability
 from mrsa_jax.study import _accessor, _build, _report, _simulate_points, _store, _summary, _training
 from mrsa_jax.study._build import build_bounded
@@ -36,6 +35,7 @@ from mrsa_jax.study._simulate_points import stated_memory
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._training_setting import segments_of
 from mrsa_jax.study._variables import EVERYTHING, coordinates, known_before, study_variables
+from mrsa_watch._base.checks import check_known
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.html import hidden_words
 from mrsa_jax._core.status import Status
+from mrsa_watch._base.html import hidden_words
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -10,8 +10,6 @@ import itertools
 import pathlib
 from typing import Annotated, Any, Literal
 
-from mrsa_jax._core.checks import POSITIVE
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import (
     IS_PART,
     IS_POSITIVE,
@@ -27,8 +25,10 @@ from mrsa_jax._core.flags import (
     Whole,
     Within,
 )  # fmt: skip
-from mrsa_jax._core.html import Shown
 from mrsa_jax.graphs._registry import Graph
+from mrsa_watch._base.checks import POSITIVE
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import Shown
 
 FidelityName = Literal["array", "sets"]
 SplitPolicyName = Literal["ignore", "abort", "drop_block"]

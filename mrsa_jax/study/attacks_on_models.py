@@ -6,7 +6,6 @@ import dataclasses
 import pathlib
 from typing import Annotated, Literal
 
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import (
     AtMostOne,
     Chance,
@@ -26,6 +25,7 @@ from mrsa_jax.study._attack_rows import (
     plain,
 )
 from mrsa_jax.study._tables import ModelName
+from mrsa_watch._base.errors import require
 
 _MethodName = Annotated[Literal["cosine", "euclidean"], Cites(
     cosine="gradient inversion: geiping2020inverting",

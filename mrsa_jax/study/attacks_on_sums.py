@@ -6,8 +6,6 @@ import dataclasses
 import pathlib
 from typing import Annotated, Literal
 
-from mrsa_jax._core.checks import check_blind
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.flags import (
     IS_INSIDE,
     Bits,
@@ -30,6 +28,8 @@ from mrsa_jax.study._attack_rows import (
 )
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import ModelName, check_unset
+from mrsa_watch._base.checks import check_blind
+from mrsa_watch._base.errors import require
 
 _Rates = Annotated[tuple[float, ...], IS_INSIDE]
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.errors import require
 from mrsa_jax.cli._console import (
     coloured,
     drawn,
@@ -21,6 +20,7 @@ from mrsa_jax.cli._console import (
 )
 from mrsa_papers._catalog import ITEMS
 from mrsa_papers._config import ReproduceConfig, check_targets
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers._driver import SavedReproduction

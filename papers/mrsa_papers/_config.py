@@ -9,8 +9,8 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable
 
-from mrsa_jax._core.errors import ConfigurationError, nearest
 from mrsa_papers._catalog import ALIASES, ITEMS
+from mrsa_watch._base.errors import ConfigurationError, nearest
 
 Target = tuple[str, str]
 """A paper and the name of one of its items."""

@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Iterator
 from importlib import resources
 
-from mrsa_jax._core.html import tidy
 from mrsa_jax.study._chart_look import PAPER, seen_on
 from mrsa_jax.study._page import figure
+from mrsa_watch._base.html import tidy
 
 _MOST_BYTES = 1_000_000
 _MOST_DEPTH = 40

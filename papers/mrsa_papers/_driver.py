@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mrsa_jax._core.errors import DataNotFoundError, StoreError, require, writing
 from mrsa_jax.study import Progress, _store, report
 from mrsa_papers import _folder as folder
 from mrsa_papers._catalog import ITEMS
@@ -26,6 +25,7 @@ from mrsa_papers._summary import Standing, judged, summary, verdicts
 from mrsa_papers._words import markdown
 from mrsa_papers.harness import Check, Context, Found, Item, Row, rows_to_frame, substitution
 from mrsa_papers.harness._items import on_other_data
+from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mrsa_jax import bench
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.bench import _peers
+from mrsa_watch._base.errors import ConfigurationError
 
 _ADAPTER = """
 import sys

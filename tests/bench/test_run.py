@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mrsa_jax import bench
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.bench import _harness, _random_clients, _rank, _rounds, _run, _selection, _topics
 from mrsa_jax.cli import main
+from mrsa_watch._base.errors import ConfigurationError
 
 
 def _measure() -> bench.Measurement:

@@ -18,8 +18,8 @@ import jax
 import pytest
 from matplotlib.figure import Figure
 
-from mrsa_jax._core.errors import StoreError, writing
 from mrsa_jax.cli import main, outlets
+from mrsa_watch._base.errors import StoreError, writing
 
 POPULATION = ["--num-clients", "8", "--cohort-size", "4"]
 QUICK: dict[str, list[str]] = {

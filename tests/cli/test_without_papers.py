@@ -9,8 +9,8 @@ import pathlib
 import pytest
 
 from mrsa_jax import study
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.cli import main
+from mrsa_watch._base.errors import ConfigurationError
 
 HOW = "in a clone of mrsa_jax: pip install ./papers"
 

@@ -15,10 +15,10 @@ import scipy.stats
 from jax.sharding import Mesh, PartitionSpec
 
 import mrsa_jax as mj
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax._core.streams import block_words
 from mrsa_jax.dp import LatticeNoise
 from mrsa_jax.dp._lattice_noise import AliasTable
+from mrsa_watch._base.errors import ConfigurationError
 
 LAWS = {"skellam": mj.dp.skellam, "discrete_gaussian": mj.dp.discrete_gaussian}
 KINDS = tuple(LAWS)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import hetero, protocol
-from mrsa_jax._core.errors import ConfigurationError
+from mrsa_watch._base.errors import ConfigurationError
 
 LEVELS = (2, 4, 8, 10, 12)  # of the paper's Experiment 1: N = 20, G = 5
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mrsa_jax import secagg
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.hetero import segment_layout
 from mrsa_jax.hetero.costs import (
     expansion_factor,
@@ -18,6 +17,7 @@ from mrsa_jax.hetero.costs import (
     segment_costs,
     survival_probability,
 )
+from mrsa_watch._base.errors import ConfigurationError
 
 FIVE = partial(segment_layout, "mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
 

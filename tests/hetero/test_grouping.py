@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 
 from mrsa_jax import hetero
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax.secagg.costs import lognormal
+from mrsa_watch._base.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

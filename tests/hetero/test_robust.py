@@ -16,7 +16,7 @@ from hypothesis import given
 
 from mrsa_jax import hetero
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import ConfigurationError
+from mrsa_watch._base.errors import ConfigurationError
 
 RULES = {
     "weighted_mean": lambda: hetero.robust.weighted_mean(),

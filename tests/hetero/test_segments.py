@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mrsa_jax import hetero
-from mrsa_jax._core.errors import ConfigurationError
+from mrsa_watch._base.errors import ConfigurationError
 
 
 def parse(text):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mrsa_jax import hetero, quantize
-from mrsa_jax._core.errors import ConfigurationError
+from mrsa_watch._base.errors import ConfigurationError
 
 LEVELS = [2, 4, 8, 10, 12]  # Experiment 1: N = 20, G = 5, m = 199210
 DIM = 199210

@@ -104,11 +104,14 @@ def test_by_hand() -> None:
 
 def test_what_is_not_proven_is_a_breach() -> None:
     """Of weak T between 3 and 4, 3 is known, 4 is not, and 5 is missed."""
-    figures = _history.Figures(3, 4, 3, np.zeros(9, bool), None)
-    said = [live.Gate(fail_below=bar)._weak_breach(figures, "is") for bar in (3, 4, 5)]
-    more = " at this effort: 4 is not proven, more effort may decide"
     between = "weak T is between 3 and 4"
-    assert said == ["", f"{between}{more}", f"{between}, below 5"]
+    for is_searched, more in (
+        (True, " at this effort: 4 is not proven, more effort may decide"),
+        (False, ": 4 is not proven, and nothing was searched for it (mrsa_jax does)"),
+    ):
+        figures = _history.Figures(3, 4, 3, np.zeros(9, bool), None, is_searched)
+        said = [live.Gate(fail_below=bar)._weak_breach(figures, "is") for bar in (3, 4, 5)]
+        assert said == ["", f"{between}{more}", f"{between}, below 5"]
 
 
 def dataclasses_replaced(state: live.GateState, **changes: Any) -> live.GateState:

@@ -17,12 +17,12 @@ from inside import inside
 
 import mrsa_papers as reproduce
 from mrsa_jax import data
-from mrsa_jax._core.errors import DataNotFoundError
 from mrsa_jax.cli import main
 from mrsa_jax.study import _run_folder
 from mrsa_papers import ITEMS
 from mrsa_papers._summary import judged
 from mrsa_papers.harness import Context, Found, Miss
+from mrsa_watch._base.errors import DataNotFoundError
 
 families = inside("multiround.table1")
 

@@ -12,7 +12,6 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from mrsa_jax._core.html import number
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.study._chart_look import (
     Series,
@@ -25,6 +24,7 @@ from mrsa_jax.study._chart_look import (
     seen_on,
 )
 from mrsa_jax.study._svg import Scale, drawn
+from mrsa_watch._base.html import number
 
 EVIL = "</title></svg><script>alert('x')</script>\"'\u202egnp"
 

@@ -135,7 +135,7 @@ def _objects(kind: type, what: str) -> Any:
 
 
 def _record(chosen: Any) -> int:
-    from mrsa_watch import Recorder
+    from mrsa_watch._recorder import Recorder
 
     known = {"round", "clients", "sum", "weights", "status", "asked", "lost", "noise", "clip"}
     salt = b"" if chosen.plain_names else None
@@ -151,7 +151,7 @@ def _record(chosen: Any) -> int:
 
 
 def _watch(chosen: Any) -> int:
-    from mrsa_watch import Gate
+    from mrsa_watch._gate import Gate
     from mrsa_watch._watch import print_sums
 
     is_there = chosen.log.exists()
@@ -173,7 +173,7 @@ def _watch(chosen: Any) -> int:
 
 
 def _gate(chosen: Any) -> int:
-    from mrsa_watch import Gate
+    from mrsa_watch._gate import Gate
 
     _told_speed()
     bars = {"fail_below": chosen.fail_below, "fail_below_hidden": chosen.fail_below_hidden}
@@ -189,7 +189,7 @@ def _gate(chosen: Any) -> int:
 
 
 def _preflight(chosen: Any) -> int:
-    from mrsa_watch import preflight
+    from mrsa_watch._preflight import preflight
 
     found = preflight(
         chosen.clients,

@@ -148,9 +148,9 @@ def to_metrics(found: Watched, log: str) -> str:
         >>> gate = Gate(fail_below=4)
         >>> _ = gate.add(["anna", "bob", "cleo"])
         >>> import mrsa_watch.logs as logs
-        >>> line = logs.SumLine(run=0, round=7, sum=0, status="learnt", clients=())
+        >>> line = logs.SumLine(0, 7, 0, "learnt", ("anna",), None, None, {}, None, None, 2)
         >>> found = Watched(line, gate.state, (), gate.state.breaches, "secagg")
-        >>> print(to_metrics(found, "log.jsonl").splitlines()[-4])
+        >>> print(to_metrics(found, "log.jsonl").splitlines()[-5])
         mrsa_watch_last_round{log="log.jsonl"} 7
     """
     state = found.state

@@ -4,6 +4,6 @@ What a round is told and reports, how cohorts spread over devices, and rounds of
 of several as one program. Everything here is traced; who calls it decides what is trained next.
 """
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

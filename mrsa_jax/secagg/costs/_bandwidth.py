@@ -6,9 +6,9 @@ R -> `residue_bits`, L -> `num_groups` of Turbo-aggregate.
 
 from __future__ import annotations
 
-from mrsa_jax._core.checks import check_integer
-from mrsa_jax._core.errors import require
 from mrsa_jax.secagg._round_costs import COUNT, HEADER, IDENTITY, SHARE, TAG
+from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import require
 
 _KEY_BYTES = 32
 _SECRET_BYTES = 32

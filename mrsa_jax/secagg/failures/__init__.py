@@ -1,5 +1,5 @@
 """How often a round fails, by bounds, exact sums and simulation: Theorems 1 to 6 of CCESA."""
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

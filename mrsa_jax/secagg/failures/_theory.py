@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.checks import check_chance, check_integer, check_number
-from mrsa_jax._core.errors import require
+from mrsa_watch._base.checks import check_chance, check_integer, check_number
+from mrsa_watch._base.errors import require
 
 # ---- Binomial tails in log space, without scipy.
 #

@@ -11,7 +11,6 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.checks import check_chance, check_integer
 from mrsa_jax.secagg.failures._theory import (
     _log_arrivals,
     check_threshold,
@@ -21,6 +20,7 @@ from mrsa_jax.secagg.failures._theory import (
     log_tail_above,
     log_tail_below,
 )
+from mrsa_watch._base.checks import check_chance, check_integer
 
 
 def exact_reliability_union_bound(

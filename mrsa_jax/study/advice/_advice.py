@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mrsa_jax._core.html import card, hidden_words
-from mrsa_jax._core.untrusted import printable
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Setting
+from mrsa_watch._base.html import card, hidden_words
+from mrsa_watch._base.untrusted import printable
 
 _LEAST_SHARE = 0.8  # of random selection's mean sum, where nothing is demanded
 

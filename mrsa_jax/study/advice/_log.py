@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import privacy
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.statistics import binomial_interval, half_interval
+from mrsa_watch._base.errors import require
 from mrsa_watch.logs import LineParser, SumLine, sums_of
 
 _MOST_BYTES = 2**31  # of a participation log

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import ConfigurationError
 from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax.selection import expected_cardinality as expected_size
@@ -24,6 +23,7 @@ from mrsa_jax.study._config import (
     scheme_names,
 )
 from mrsa_jax.study.advice._played import Interval, Played, play
+from mrsa_watch._base.errors import ConfigurationError
 
 _MOST_TARGETS, _FEWEST_TARGETS = 7, 3
 _LARGEST_GRID = 8  # the size of whose sums is known exactly

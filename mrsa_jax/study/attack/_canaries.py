@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import attacks, dp
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
+from mrsa_watch._base.errors import require
 
 AS_PLANNED = "within the ledger, noise as planned"
 

@@ -16,12 +16,12 @@ from mrsa_jax import attacks, data, privacy
 from mrsa_jax._core import gaussian as _gaussian
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, map_tiles
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

@@ -9,13 +9,13 @@ import numpy as np
 
 from mrsa_jax import attacks, data, federated, plotting
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.study import _build
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
+from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

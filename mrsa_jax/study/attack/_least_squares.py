@@ -10,13 +10,13 @@ import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
-from mrsa_jax._core.errors import require
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

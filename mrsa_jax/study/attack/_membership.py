@@ -9,11 +9,11 @@ import numpy as np
 from mrsa_jax import attacks, data, federated
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, samples_at_once
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attacks_on_models import MembershipConfig
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

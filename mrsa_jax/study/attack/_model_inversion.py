@@ -9,12 +9,12 @@ import numpy as np
 
 from mrsa_jax import attacks, data, federated, plotting
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings

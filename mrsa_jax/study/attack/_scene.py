@@ -13,9 +13,9 @@ import numpy as np
 
 from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import ConfigurationError, require
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study import _build
+from mrsa_watch._base.errors import ConfigurationError, require
 
 IN_A_ROUND = 10  # arrays of a cohort's updates: trained, masked, drawn, coded, decoded, float64
 _IN_A_WIRE = 14  # codes, draws, pads, padded codes, and what is read from them

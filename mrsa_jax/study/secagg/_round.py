@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import protocol, secagg
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.status import Status
 from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.secagg._aggregator_state import heeded, signing
@@ -18,6 +17,7 @@ from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._progress import Progress, note, stages
 from mrsa_jax.study.secagg._points import Setting, finite, run_failures, stated_memory
+from mrsa_watch._base.errors import require
 
 check = stated_memory
 

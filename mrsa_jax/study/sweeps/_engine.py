@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import ConfigurationError, OutputExistsError, require
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
@@ -26,6 +24,8 @@ from mrsa_jax.study._run_folder import changes, digest_of_file, made_by
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
 from mrsa_jax.study.sweeps._axes import Point, Sweep, load_sweep, sweep_of
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import ConfigurationError, OutputExistsError, require
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from mrsa_jax._core.errors import ConfigurationError, MrsaError, require
 from mrsa_jax._core.plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study._runner import Runner
 from mrsa_jax.study.sweeps._engine import Count, Plan, compute
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
+from mrsa_watch._base.errors import ConfigurationError, MrsaError, require
 from mrsa_watch._base.extras import needed
 
 if TYPE_CHECKING:

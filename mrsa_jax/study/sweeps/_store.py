@@ -21,19 +21,19 @@ from typing import IO, Any
 
 import numpy as np
 
-from mrsa_jax._core.errors import (
-    ConfigurationError,
-    OutputExistsError,
-    StoreError,
-    require,
-    writing,
-)
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import changes, read_json, write_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_jax.study.sweeps._chunks import CellArray
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    OutputExistsError,
+    StoreError,
+    require,
+    writing,
+)
 from mrsa_watch._base.locks import locked, unlock
 
 _MANIFEST = "study.json"

@@ -20,12 +20,12 @@ from jaxtyping import Array, Int, Key
 
 from mrsa_jax import attacks, data, federated, secagg
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.streams import Stream, host_generator, round_key
 from mrsa_papers.ccesa._guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_papers.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
 from mrsa_papers.harness import Check, Context, Found, is_data_of, rows_to_frame, state
 from mrsa_papers.harness._figures import LINES, in_turn, log_ticks
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd

@@ -1,5 +1,5 @@
 """What the items of all papers are made with: settings, trainings, verdicts, figures."""
 
-from mrsa_jax._core.late import late_names
+from mrsa_watch._base.late import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

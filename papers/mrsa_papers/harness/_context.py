@@ -16,13 +16,13 @@ import jax
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, study
-from mrsa_jax._core.checks import check_count
-from mrsa_jax._core.errors import ConfigurationError, nearest
 from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.availability import Availability, independent
 from mrsa_jax.selection import Selector
 from mrsa_jax.study import Progress, _build
 from mrsa_jax.study._progress import Silent
+from mrsa_watch._base.checks import check_count
+from mrsa_watch._base.errors import ConfigurationError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,10 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import number_or_vector, one_number
-from mrsa_jax._core.checks import check_known, check_size
-from mrsa_jax._core.errors import require
 from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.selection._checks import check_sizes
+from mrsa_watch._base.checks import check_known, check_size
+from mrsa_watch._base.errors import require
 
 Form = Literal["printed", "corrected"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from mrsa_jax._core.arrays import as_integers
-from mrsa_jax._core.errors import require
+from mrsa_watch._base.errors import require
 
 _ZERO = 1e-12  # entries no larger count as zero, as in a reduction without scaling
 

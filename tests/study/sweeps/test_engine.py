@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
-from mrsa_jax._core.errors import StoreError
 from mrsa_jax.study import sweeps
 from mrsa_jax.study.sweeps import Machine, SweepStore, parse_sweep
+from mrsa_watch._base.errors import StoreError
 
 SMALL = """
 rounds = 12

@@ -212,10 +212,10 @@ def _rows(
             for field in dict.fromkeys(column):
                 known.setdefault(field, len(known))
             own.extend(map(known.__getitem__, column))
-        rows = len(codes[0])
+        count = len(codes[0])
         most = dataclasses.replace(options, memory_bytes=max(options.memory_bytes, LEAST_BYTES))
-        _table.check_memory((rows, width), _CODE_BYTES, most, str(text.path))
-        if options.restarts != "new" and rows > math.prod(len(known) for known in places):
+        _table.check_memory((count, width), _CODE_BYTES, most, str(text.path))
+        if options.restarts != "new" and count > math.prod(len(known) for known in places):
             break
     return lambda place: Column(np.asarray(codes[place], np.int64), list(places[place])), locate
 
