@@ -73,7 +73,7 @@ class _FirstCalls:
 _FIRST_CALLS = _FirstCalls()
 sys.modules["first_calls"] = types.ModuleType("first_calls")
 sys.modules["first_calls"].checked = _FIRST_CALLS.checked  # type: ignore[attr-defined]
-install_import_hook(["mrsa_jax", "mrsa_papers"], "first_calls.checked")
+install_import_hook(["mrsa_jax", "mrsa_watch", "mrsa_papers"], "first_calls.checked")
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
