@@ -33,6 +33,7 @@ def test_every_exception_can_be_caught_by_its_base_and_its_builtin() -> None:
 
 def test_nearest_lists_when_nothing_is_close() -> None:
     assert nearest("zzz", ["a", "b"]) == "known: a, b"
+    assert nearest("zzz", [f"n{k}" for k in range(44)]).endswith(", n28, n29 and 14 more")
 
 
 def test_ok_is_falsy() -> None:

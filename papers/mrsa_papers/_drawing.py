@@ -20,6 +20,7 @@ _READ = 11.0  # px that the smallest text has on any screen
 _LARGE = 1.2  # times that size, where there is room
 _TEXT, _LINE = 4.7, 3.0  # least contrast of text, and in the dark of what else is drawn
 _GREY = 12  # levels between the channels of a colour that is none
+_XLINK = "http://www.w3.org/1999/xlink"
 
 _KEPT = {
     "g": (), "defs": (), "path": ("d",), "clipPath": (), "text": ("x", "y"), "tspan": ("x", "y"),
@@ -117,7 +118,7 @@ class _Reader:
             yield "transform", _short(moved)
         for key, full, start in (
             ("id", "id", ""),
-            ("href", "{http://www.w3.org/1999/xlink}href", "#"),
+            ("href", f"{{{_XLINK}}}href", "#"),
             ("clip-path", "clip-path", "url(#"),
         ):
             value = one.get(full, "").removeprefix(start).removesuffix(")" * (key == "clip-path"))

@@ -128,7 +128,7 @@ def test_plans_without_sums() -> None:
         ({"away": float("nan")}, "`away` must lie in"),
         ({"trials": 0}, "`trials` must be at least 1"),
         ({"fail_below": 0}, "`fail_below` must be"),
-        ({"num_rounds": 2.5}, "`num_rounds` must be an integer"),
+        ({"num_rounds": 0}, "`num_rounds` must be at least 1"),
     ],
 )
 def test_wrong_plans(changes: dict[str, object], message: str) -> None:

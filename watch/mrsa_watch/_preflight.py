@@ -79,14 +79,14 @@ def preflight(
     threshold: int | None = None,
     *,
     num_rounds: int,
-    loss: float = 0.0,
-    away: float = 0.0,
+    loss: float | int = 0.0,
+    away: float | int = 0.0,
     block_size: int = 1,
     trials: int = 5,
     seed: int = 0,
     fail_below: int | None = None,
-    fail_below_hidden: float | None = None,
-    fail_below_chance: float | None = None,
+    fail_below_hidden: float | int | None = None,
+    fail_below_chance: float | int | None = None,
 ) -> Preflight:
     """Say what a plan is to expect: chances of its rounds, and what their sums will leak.
 
@@ -206,7 +206,7 @@ def _history(
 
 
 def _breaches(
-    report: Preflight, weak: int | None, hidden: float | None, chance: float | None
+    report: Preflight, weak: int | None, hidden: float | int | None, chance: float | int | None
 ) -> list[str]:
     found, works = [], report.quorum * report.success
     if weak is not None and report.weak_lower is not None and report.weak_lower < weak:

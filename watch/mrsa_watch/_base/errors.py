@@ -14,6 +14,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+_MOST_LISTED = 30
 _NOT_WRITTEN = {
     errno.ENOSPC: "no space is left on its disk",
     errno.EDQUOT: "its quota is used up",
@@ -124,7 +125,7 @@ def require_methods(value: Any, argument: str, *names: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the closest of `known` and lists them all.
+    """Return a sentence that names the closest of `known` and lists them, all but those of many.
 
     Examples:
         >>> nearest("unifrom", ["uniform", "weighted"])
@@ -132,7 +133,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     known = list(known)
     close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    listing = f"known: {', '.join(known)}"
+    listing = f"known: {', '.join(known[:_MOST_LISTED])}"
+    if len(known) > _MOST_LISTED:
+        listing += f" and {len(known) - _MOST_LISTED} more"
     return f"did you mean '{close[0]}'? ({listing})" if close else listing
 
 
