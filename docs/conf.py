@@ -41,8 +41,9 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
+    "watch/README.md",
 ]
-exclude_patterns = [".*", "build", "dist", "mrsa_jax", "watch", "tests", "results", "docs/_site"]
+exclude_patterns = [".*", "build", "dist", "mrsa_jax", "tests", "results", "docs/_site"]
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".ipynb": "myst-nb"}
 
 nb_execution_mode = "off"  # notebooks are shown as they are stored

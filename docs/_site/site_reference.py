@@ -23,7 +23,8 @@ from sphinx import addnodes
 from sphinx.util.docutils import ReferenceRole
 
 PACKAGE = "mrsa_jax"
-ROOT = pathlib.Path(__file__).resolve().parents[2] / PACKAGE
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OWN = (PACKAGE, "mrsa_watch")  # the second is the small distribution that the first offers too
 _LINE = re.compile(r"^\.\. family:: (\S+)(?: (.+))?$", re.MULTILINE)
 
 
@@ -66,7 +67,7 @@ def received(module: str) -> tuple[type, ...]:
             continue
         for word in re.findall(r"\w+", str(inspect.signature(function).return_annotation)):
             value = function.__globals__.get(word)
-            is_own = inspect.isclass(value) and value.__module__.startswith(PACKAGE)
+            is_own = inspect.isclass(value) and value.__module__.startswith(OWN)
             if is_own and word not in named:
                 found[word] = value
     return tuple(found[word] for word in sorted(found))
@@ -91,7 +92,8 @@ def _full_names() -> dict[str, list[str]]:
 def _own_types() -> frozenset[str]:
     """Return the names of all classes and aliases of types in the package, private ones too."""
     found = set()
-    for path in ROOT.rglob("*.py"):
+    paths = [*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "watch" / "mrsa_watch").rglob("*.py")]
+    for path in paths:
         for one in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(one, ast.ClassDef):
                 found.add(one.name)
@@ -291,6 +293,9 @@ def _annotation(value: Any) -> str | None:
         return None
     if get_origin(value) is Annotated:  # what the command line makes of it
         return _annotation(value.__origin__)
+    if isinstance(value, str) and value.startswith("Annotated["):
+        inside: Any = ast.parse(value, mode="eval").body
+        value = ast.unparse(inside.slice.elts[0])
     text = value if isinstance(value, str) else inspect.formatannotation(value)
     return (
         text.replace("collections.abc.", "")
