@@ -301,7 +301,7 @@ def test_logs_that_gave_tracebacks(
         (b"\x1f\x8b\x08 and nothing", "gzip that is broken or cut short"),
         (
             b"round,client\n1,a\n2," + b"x" * 2_000_000 + b"\n3,b\n",
-            "of at most 1000 characters; found 'xxxx",
+            "a line of at most 1000000 bytes; found 2000002 bytes",
         ),
         (b"round,client,weight\n1,a," + nines + b"\n", "expected a weight"),
         (b"1,0," + nines + b"\n", "expected a header with a round"),

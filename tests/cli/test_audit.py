@@ -465,7 +465,7 @@ def test_a_failure_on_the_way_leaves_nothing(
     def fail(*_: object, **__: object) -> None:
         raise ConfigurationError("the disk is full")
 
-    monkeypatch.setattr("mrsa_jax.plotting.plot_audit_privacy", fail)
+    monkeypatch.setattr("mrsa_jax.plotting.save_figure", fail)
     assert main(["audit", str(log), *QUICK, "--out", str(tmp_path / "out")]) == 2
     assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
 

@@ -125,7 +125,7 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
 def test_trainings_compile_once_a_group(tmp_path):
     jax.clear_caches()  # of tests that train the same model in this process
     _, first = compiled(TRAIN + ONE_TRAINING, tmp_path / "one")
-    for name in ("cohort_updates", "_roll", "_step", "evaluation"):
+    for name in ("cohort_updates", "_roll", "server_step", "evaluation"):
         assert first[name] == 1, name
     plan, found = compiled(TRAIN + TRAININGS, tmp_path / "many")
     assert [len(group.numbers) for group in plan.groups] == [6]
@@ -134,7 +134,7 @@ def test_trainings_compile_once_a_group(tmp_path):
     plan, found = compiled(TRAIN + other, tmp_path / "more")
     assert [len(group.numbers) for group in plan.groups] == [6, 6]
     assert found["cohort_updates"] == 1  # 10 is the default
-    assert found["_step"] == 0  # the server does not know of batches
+    assert found["server_step"] == 0  # the server does not know of batches
 
 
 # tables of noise in rings of more bits take seconds
