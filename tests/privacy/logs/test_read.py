@@ -350,3 +350,16 @@ def test_fields_are_kept_alike_in_every_piece(
     number = text.split("\n").index("30,client 2") + 1
     with pytest.raises(ConfigurationError, match=rf"log.csv:{number}: expected 2 fields; found 3"):
         read_log(path)
+
+
+def test_rows_that_may_be_alike_are_all_read(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A matrix has rounds of the same clients; a condition leaves out what stands there often."""
+    monkeypatch.setattr("mrsa_watch.logs._csv._PIECE_BYTES", 16)
+    path = _write(tmp_path, "a,b,c\n" + "1,1,0\n0,1,1\n" * 40)
+    assert read_log(path, layout="matrix").participation.shape == (80, 3)
+    rows = "0,a,retry\n" * 60 + "0,a,sum\n0,b,sum\n1,b,sum\n1,c,sum\n"
+    path = _write(tmp_path, "round,client,kind\n" + rows)
+    found = read_log(path, where={"kind": ["sum"]})
+    assert found.participation.astype(int).tolist() == [[1, 1, 0], [0, 1, 1]]

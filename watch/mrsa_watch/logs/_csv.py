@@ -79,7 +79,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
             fault(where, "round, client and maybe weight where there is no header",
                   f"{width} fields")  # fmt: skip
         _columns.check_unnamed(options, where)
-        read, locate = _rows(text, width, 0, options)
+        read, locate = _rows(text, width, 0, options, each_once=options.restarts != "new")
         found = [_table.clean(read(place)) for place in range(width)]
         weights = found[2] if width == 3 else None
         return assemble(found[0], found[1], weights, options, locate, str(path))
@@ -88,7 +88,9 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     is_long = options.layout != "matrix" and _columns.find(header, options, where) is not None
     if not is_long and (options.layout == "long" or not _has_rows(text)):
         _columns.header_fault(where, header)
-    read, locate = _rows(text, len(header), 1, options)
+    # in a matrix rows may be alike, and conditions may leave out those that are
+    each_once = is_long and not options.where and options.restarts != "new"
+    read, locate = _rows(text, len(header), 1, options, each_once=each_once)
     table = _columns.Table(header, functools.cache(read), locate, str(path), where, is_text=True)
     return read_table(table, options) if is_long else read_wide(table, options)
 
@@ -184,12 +186,12 @@ def _check_quotes(text: _Text) -> None:
 
 
 def _rows(
-    text: _Text, width: int, head: int, options: Layout
+    text: _Text, width: int, head: int, options: Layout, *, each_once: bool
 ) -> tuple[Callable[[int], Column], Any]:
     """Return the columns of the rows below `head` lines, and what names the place of a row.
 
-    Where there are more rows than different ones, the rest is left unread: some row is there twice
-    among those that were, which is what is wrong with the file, however many more follow.
+    Where each row may stand once and there are more of them than can differ, the rest is left
+    unread: one of those that were read is there twice, and the file is refused for it.
     """
     end = _BREAK.search(text.data) if head else None
     data = text.data if not head else text.data[end.end() :] if end else b""
@@ -215,7 +217,7 @@ def _rows(
         count = len(codes[0])
         most = dataclasses.replace(options, memory_bytes=max(options.memory_bytes, LEAST_BYTES))
         _table.check_memory((count, width), _CODE_BYTES, most, str(text.path))
-        if options.restarts != "new" and count > math.prod(len(known) for known in places):
+        if each_once and count > math.prod(len(known) for known in places):
             break
     return lambda place: Column(np.asarray(codes[place], np.int64), list(places[place])), locate
 
