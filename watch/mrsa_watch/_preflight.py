@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from typing import Any
@@ -142,10 +143,12 @@ def preflight(
     blocks, asked, needed = total // size, cohort // size, -(-fewest // size)
     quorum, success = _tail(blocks, there, asked), _tail(asked, stays, needed)
     smallest = None
-    if success > 0:
-        sure = [k for k in range(needed, asked + 1)
-                if (_tail(asked, stays, k) / success) ** rounds >= _SURE]  # fmt: skip
-        smallest = size * max(sure, default=needed)
+    if success > 0:  # chances fall as sums grow: the first size that is not sure is one too many
+        sizes = range(needed + 1, asked + 1)
+        unsure = bisect.bisect_left(
+            sizes, True, key=lambda k: (_tail(asked, stays, k) / success) ** rounds < _SURE
+        )
+        smallest = size * (needed + unsure)
     plan = (blocks, asked, needed, there, stays, rounds)
     found = [_history(np.random.default_rng((start, k)), *plan) for k in range(count)]
     states = [gate.state for gate, _ in found]

@@ -12,7 +12,7 @@ import numpy as np
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a function of NumPy arrays and integers by numba, as `compiled.compiled` says.
 
-    Without numba it runs as it stands: some hundred times slower, the same numbers to the bit.
+    Without numba it runs as it stands: far slower, the same numbers to the bit.
     """
     try:
         from mrsa_watch._base.compiled import compiled as by_numba
