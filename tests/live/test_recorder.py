@@ -312,3 +312,22 @@ def test_threads_write_whole_lines(path: pathlib.Path) -> None:
     found = _read(path)[1]
     assert {one.key for one in found} == {(0, j, own) for j in range(25) for own in range(4)}
     assert len(found) == 100
+
+
+def test_recording_loads_the_standard_library_alone(path: pathlib.Path) -> None:
+    code = f"""if True:
+        import sys
+        from mrsa_watch import Recorder
+        with Recorder({str(path)!r}, system="test 1", aggregation="secagg", salt=b"s") as recorder:
+            recorder.record(1, ["a", "b"], weights=[0.5, 2])
+        with Recorder({str(path)!r}, system="test 1", aggregation="secagg", salt=b"s") as recorder:
+            recorder.record(2, ["a", "b"])
+        roots = {{name.partition(".")[0] for name in sys.modules}}
+        print(*sorted(roots - set(sys.stdlib_module_names)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(pathlib.Path(__file__).parents[2] / "watch")},
+    )  # fmt: skip
+    assert done.stdout.split() == ["__main__", "mrsa_watch"]
+    assert len(_read(path)[1]) == 2

@@ -1,3 +1,4 @@
+from ._integers import integer_rows as integer_rows
 from ._json import MOST_LINE_BYTES as MOST_LINE_BYTES
 from ._jsonl import (
     FORMAT as FORMAT,
@@ -12,7 +13,6 @@ from ._numbers import (
     common_denominator as common_denominator,
     exact_value as exact_value,
     exact_weight as exact_weight,
-    integer_rows as integer_rows,
 )
 from ._participation import sums_of as sums_of
 from ._read import read_log as read_log

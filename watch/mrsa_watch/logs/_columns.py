@@ -16,8 +16,9 @@ import numpy as np
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs._command import parted
 from mrsa_watch.logs._guess import examples, short
+from mrsa_watch.logs._names import fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
-from mrsa_watch.logs._table import Column, Layout, clean, fault, text_of_cell
+from mrsa_watch.logs._table import Column, Layout, clean
 
 # the first of several that are there is taken, and the others are columns like any other
 ROUND_NAMES = ("round", "round_id", "round_idx", "round_index", "round_num", "round_number",

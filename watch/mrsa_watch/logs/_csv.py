@@ -23,8 +23,9 @@ import numpy as np
 from mrsa_watch.logs import _columns, _table
 from mrsa_watch.logs._decide import read_table
 from mrsa_watch.logs._long import assemble
+from mrsa_watch.logs._names import fault
 from mrsa_watch.logs._numbers import parse_number
-from mrsa_watch.logs._table import Column, Layout, ParticipationLog, fault
+from mrsa_watch.logs._table import Column, Layout, ParticipationLog
 from mrsa_watch.logs._text import LEAST_BYTES, text_of
 from mrsa_watch.logs._wide import read_wide
 

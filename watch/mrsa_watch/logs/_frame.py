@@ -25,7 +25,8 @@ from mrsa_watch.logs import _columns, _table, _wide
 from mrsa_watch.logs._command import TABLE
 from mrsa_watch.logs._decide import read_table
 from mrsa_watch.logs._long import assemble
-from mrsa_watch.logs._table import Column, Layout, ParticipationLog, fault
+from mrsa_watch.logs._names import fault
+from mrsa_watch.logs._table import Column, Layout, ParticipationLog
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,8 @@ import numpy as np
 
 from mrsa_watch.logs import _json
 from mrsa_watch.logs._long import is_constant, joined
-from mrsa_watch.logs._table import Column, text_of_cell
+from mrsa_watch.logs._names import text_of_cell
+from mrsa_watch.logs._table import Column
 
 _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
 

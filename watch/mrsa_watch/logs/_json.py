@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from mrsa_watch.logs._table import fault, text_of_cell
+from mrsa_watch.logs._names import fault, text_of_cell
 
 MOST_LINE_BYTES = 2**27
 

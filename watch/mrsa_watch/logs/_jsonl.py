@@ -19,8 +19,8 @@ from typing import Any, Literal, cast
 
 from mrsa_watch._base.errors import nearest
 from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, shown, twice
+from mrsa_watch.logs._names import check_alike, fault, likeness
 from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_number
-from mrsa_watch.logs._table import check_alike, fault, likeness
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
 TORN = b"#torn"

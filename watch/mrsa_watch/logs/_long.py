@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from mrsa_watch.logs._command import refuse
+from mrsa_watch.logs._names import decimal_of, fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._table import (
     Column,
@@ -18,13 +19,10 @@ from mrsa_watch.logs._table import (
     ParticipationLog,
     check_names,
     check_rounds,
-    decimal_of,
     dense,
-    fault,
     in_order,
     named,
     places_in,
-    text_of_cell,
 )
 
 # ---- Which rows of a long table are of one sum, where a round's number alone does not say so.

@@ -17,7 +17,8 @@ from mrsa_watch.logs import _columns, _table
 from mrsa_watch.logs._decide import read_table
 from mrsa_watch.logs._json import load_object
 from mrsa_watch.logs._jsonl import TORN, LineParser, SumLine
-from mrsa_watch.logs._table import Column, Layout, ParticipationLog, fault
+from mrsa_watch.logs._names import fault
+from mrsa_watch.logs._table import Column, Layout, ParticipationLog
 from mrsa_watch.logs._text import lines_of, text_format, text_of
 
 # ---- The lines in which NVFlare's log says whose contribution its aggregator took.

@@ -17,7 +17,8 @@ from mrsa_watch._base.errors import require
 from mrsa_watch._base.tables import is_table
 from mrsa_watch._base.untrusted import start_of
 from mrsa_watch.logs import _columns
-from mrsa_watch.logs._table import Layout, ParticipationLog, fault
+from mrsa_watch.logs._names import fault
+from mrsa_watch.logs._table import Layout, ParticipationLog
 from mrsa_watch.logs._text import text_format
 
 LayoutName = Literal["auto", "long", "matrix"]

@@ -9,18 +9,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import brief, telling
-from mrsa_watch.logs._numbers import integer_rows, parse_decimal
-
-_MOST_SHOWN = 200  # characters of what was found
+from mrsa_watch.logs._integers import integer_rows
+from mrsa_watch.logs._names import check_alike, decimal_of, fault, likeness
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,28 +83,6 @@ class Column(NamedTuple):
 
     codes: np.ndarray
     names: list[Any]
-
-
-def fault(where: str, expected: str, found: str) -> NoReturn:
-    """Raise the error that names what is wrong in a file, and where."""
-    if len(found) > _MOST_SHOWN:
-        found = found[: _MOST_SHOWN - 3] + "..."
-    raise ConfigurationError(f"{where}: expected {expected}; found {found}")
-
-
-def text_of_cell(value: Any) -> str:
-    """Return a value as text; whole floats as integers, nothing as an empty text."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return "" if value is None else str(value).strip()
-
-
-def decimal_of(name: Any) -> Fraction | None:
-    """Return the number that a name of a round or client is, or None."""
-    if isinstance(name, str):
-        return parse_decimal(name)
-    is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
-    return Fraction(name) if is_number else None
 
 
 def clean(column: Column) -> Column:
@@ -182,14 +158,6 @@ def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None
             check_alike(name, other, kind, locate(row))
 
 
-def check_alike(name: Any, other: Any, kind: str, where: str) -> None:
-    """Raise if a name is another than one that it is like."""
-    if type(other) is not type(name) or other != name:
-        fault(where, f"one way to write a {kind} (write both alike if they are one {kind}, and if "
-              "they are two with names that nobody takes for one)",
-              f"{name!a} beside {other!a}")  # fmt: skip
-
-
 def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
     """Raise if two names may be of one round, or one is no number where most are."""
     check_names(rounds, "round", locate)
@@ -201,19 +169,6 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
         name = rounds.names[rounds.codes[row]]
         fault(locate(int(row)), "a round's number, as most rounds are (give this one a "
               "number too, or take its rows out)", ascii(name))  # fmt: skip
-
-
-def likeness(name: Any) -> Any:
-    """Return what two names share that a reader may take for one."""
-    if not isinstance(name, str):
-        number = decimal_of(name)
-        return name if number is None else number
-    if not name.isascii():
-        name = unicodedata.normalize("NFKC", name)
-    if not name.isprintable():
-        name = "".join(mark for mark in name if mark.isprintable() or mark.isspace())
-    number = decimal_of(name)
-    return " ".join(name.split()) if number is None else number
 
 
 def in_order(column: Column, how: str) -> np.ndarray:

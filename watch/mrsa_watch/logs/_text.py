@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 
 from mrsa_watch._base.untrusted import read_bytes, start_of
-from mrsa_watch.logs._table import fault
+from mrsa_watch.logs._names import fault
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes
 LEAST_BYTES = 2**28  # that a text may have where less memory is allowed for the matrix

@@ -24,6 +24,7 @@ from mrsa_watch.logs._columns import (
 )
 from mrsa_watch.logs._command import refuse
 from mrsa_watch.logs._guess import short
+from mrsa_watch.logs._names import fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._table import (
     Column,
@@ -33,10 +34,8 @@ from mrsa_watch.logs._table import (
     check_rounds,
     clean,
     distinct,
-    fault,
     from_matrix,
     in_order,
-    text_of_cell,
 )
 
 _NUMBERS_OF_ROWS = ("", "index", "level_0", "unnamed_0", "__index_level_0__")

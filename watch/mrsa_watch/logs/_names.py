@@ -1,0 +1,56 @@
+"""Names of rounds and clients: their text, the number that one is, and two that look alike."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from fractions import Fraction
+from typing import Any, NoReturn
+
+from mrsa_watch._base.errors import ConfigurationError
+from mrsa_watch.logs._numbers import parse_decimal
+
+_MOST_SHOWN = 200  # characters of what was found
+
+
+def fault(where: str, expected: str, found: str) -> NoReturn:
+    """Raise the error that names what is wrong in a file, and where."""
+    if len(found) > _MOST_SHOWN:
+        found = found[: _MOST_SHOWN - 3] + "..."
+    raise ConfigurationError(f"{where}: expected {expected}; found {found}")
+
+
+def text_of_cell(value: Any) -> str:
+    """Return a value as text; whole floats as integers, nothing as an empty text."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value).strip()
+
+
+def decimal_of(name: Any) -> Fraction | None:
+    """Return the number that a name of a round or client is, or None."""
+    if isinstance(name, str):
+        return parse_decimal(name)
+    is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
+    return Fraction(name) if is_number else None
+
+
+def check_alike(name: Any, other: Any, kind: str, where: str) -> None:
+    """Raise if a name is another than one that it is like."""
+    if type(other) is not type(name) or other != name:
+        fault(where, f"one way to write a {kind} (write both alike if they are one {kind}, and if "
+              "they are two with names that nobody takes for one)",
+              f"{name!a} beside {other!a}")  # fmt: skip
+
+
+def likeness(name: Any) -> Any:
+    """Return what two names share that a reader may take for one."""
+    if not isinstance(name, str):
+        number = decimal_of(name)
+        return name if number is None else number
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", name)
+    if not name.isprintable():
+        name = "".join(mark for mark in name if mark.isprintable() or mark.isspace())
+    number = decimal_of(name)
+    return " ".join(name.split()) if number is None else number
