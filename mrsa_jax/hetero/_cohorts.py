@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Int32, Int64
+from jaxtyping import Bool, Int64
 
 from mrsa_jax._core.round_rules import block_labels
 from mrsa_jax._core.tracing import needs_values
@@ -55,93 +55,6 @@ class CohortGroups:
 
 
 @needs_values
-def align_groups(
-    group_of: ArrayLike | Sequence[int], blocks: ArrayLike | Sequence[int] | int
-) -> Int32[np.ndarray, " clients"]:
-    """Move every client to the slowest group of its selection block, so that no block is split.
-
-    The slowest, so that nobody sends more bits than its own group would.
-
-    Args:
-        group_of: int[N], each client's group, 0 the slowest.
-        blocks: T, for blocks i // T of client i; or int[N], the number of each client's block.
-
-    Returns:
-        int32[N]; equal within blocks.
-
-    Raises:
-        ConfigurationError: If groups or blocks are no vector of small integers.
-
-    Examples:
-        >>> align_groups([0, 1, 1, 2, 2, 2], 2).tolist()
-        [0, 0, 1, 1, 2, 2]
-    """
-    groups = _checked_groups(group_of)
-    labels = np.asarray(block_labels(blocks, len(groups)))
-    slowest = np.full(len(groups), groups.max(), np.int32)
-    np.minimum.at(slowest, labels, groups)
-    return slowest[labels]
-
-
-@needs_values
-def fixed_groups(
-    cohorts: ArrayLike | Sequence[Any],
-    group_of: ArrayLike | Sequence[int],
-    *,
-    num_groups: int | np.integer | None = None,
-    too_small: str = "merge",
-    smallest: int | np.integer = 2,
-    blocks: ArrayLike | Sequence[int] | int | None = None,
-    aligned: bool = False,
-) -> tuple[CohortGroups, ...]:
-    """Return the groups of each round where every client has one group for good.
-
-    Choose this where quantizers follow from each client's own bandwidth; `ranked_groups` gives
-    groups of equal size instead.
-
-    Args:
-        cohorts: bool[J, N], whom the server asked in each round.
-        group_of: int[N], each client's group, 0 the slowest.
-        num_groups: G; the largest number in `group_of` plus one if None.
-        too_small: What becomes of a group of which fewer than `smallest`, but not none, are in
-            the cohort. "merge" (the default: nobody is lost, nobody sends more bits than it
-            would): from the fastest group down, it joins the next slower one that is there; the
-            slowest has none and takes the next faster one in, at its own levels. "sit_out": its
-            members take no part. "skip": nobody does, in the whole round. With "merge" a round
-            of fewer than `smallest` in all is skipped too.
-        smallest: Fewest clients of a group, from 2 (one client's sum would be its update).
-        blocks: T, or int[N] numbers, of the selection's blocks (to report or to keep whole).
-        aligned: Keep `blocks` whole, by `align_groups`.
-
-    Returns:
-        One `CohortGroups` for each round.
-
-    Raises:
-        ConfigurationError: If an argument is not as above.
-
-    Examples:
-        >>> rounds = fixed_groups([[1, 1, 1, 0, 1, 1]], [0, 0, 1, 1, 2, 2])
-        >>> rounds[0].members, rounds[0].groups  # client 2 would be alone in group 1
-        ((0, 1, 2, 4, 5), ((0, 1, 2), (), (3, 4)))
-
-    Source: none of the papers (HeteroSAg lets everybody take part).
-    """
-    asked = _checked_cohorts(cohorts)
-    groups = _checked_groups(group_of)
-    fits = len(groups) == asked.shape[1]
-    require(fits, "group_of", "must be one for each client", len(groups), asked.shape[1])
-    least = int(groups.max()) + 1
-    rule = "must be more than every number in `group_of`"
-    count = least if num_groups is None else check_integer(num_groups, "num_groups", 1)
-    require(count >= least, "num_groups", rule, count, least - 1)
-    labels = _checked_blocks(blocks, aligned, asked.shape[1])
-    if aligned:
-        groups = align_groups(groups, labels)
-    finish = _finisher(count, too_small, smallest, labels)
-    return tuple(finish(cohort, np.where(cohort, groups, _APART)) for cohort in asked)
-
-
-@needs_values
 def ranked_groups(
     cohorts: ArrayLike | Sequence[Any],
     rates: ArrayLike | Sequence[float | int],
@@ -161,8 +74,14 @@ def ranked_groups(
         cohorts: bool[J, N], whom the server asked in each round.
         rates: float[N], transmission rates; equal ones are taken by client.
         num_groups: G; the slowest groups take one more where G does not divide the cohort.
-        too_small: As in `fixed_groups`; only cohorts of fewer than `smallest` G need it.
-        smallest: As in `fixed_groups`.
+        too_small: What becomes of a group of which fewer than `smallest`, but not none, are in
+            the cohort, as happens in cohorts of fewer than `smallest` G. "merge" (the default:
+            nobody is lost, nobody sends more bits than it would): from the fastest group down, it
+            joins the next slower one that is there; the slowest has none and takes the next
+            faster one in, at its own levels. "sit_out": its members take no part. "skip": nobody
+            does, in the whole round. With "merge" a round of fewer than `smallest` in all is
+            skipped too.
+        smallest: Fewest clients of a group, from 2 (one client's sum would be its update).
         blocks: T, or int[N] numbers, of the selection's blocks (to report or to keep whole).
         aligned: Keep `blocks` whole: blocks are ranked by their slowest client and cut into G
             parts, evenly by their number.
@@ -226,7 +145,8 @@ def cohort_layouts(
         ConfigurationError: As `segment_layout`, or if a round has other groups than levels.
 
     Examples:
-        >>> rounds = fixed_groups([[1, 1, 0, 0, 1, 1], [0] * 6], [0, 0, 1, 1, 2, 2])
+        >>> cohorts = [[1, 1, 0, 0, 1, 1], [0] * 6]
+        >>> rounds = ranked_groups(cohorts, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3)
         >>> kept, skipped = cohort_layouts("mc", rounds, [2, 4, 8], 6)
         >>> kept.num_segments, skipped is None
         (3, True)
@@ -338,15 +258,6 @@ def _checked_cohorts(cohorts: Any) -> Bool[np.ndarray, "rounds clients"]:
     require(proper, "cohorts", rule, f"{array.dtype} of shape {array.shape}")
     require(bool(((array == 0) | (array == 1)).all()), "cohorts", rule, int(array.max()))
     return array.astype(np.bool_)
-
-
-def _checked_groups(group_of: Any) -> Int32[np.ndarray, " clients"]:
-    array = np.asarray(group_of)
-    proper = array.ndim == 1 and array.size > 0 and array.dtype.kind in "iu"
-    rule = "must be a number from 0 for each client"
-    require(proper, "group_of", rule, f"{array.dtype} of shape {array.shape}")
-    require(int(array.min()) >= 0, "group_of", rule, int(array.min()))
-    return array.astype(np.int32)
 
 
 def _checked_blocks(blocks: Any, aligned: bool, num_clients: int) -> Any:

@@ -76,8 +76,7 @@ def survival_probability(
     """Return the chance that two clients or more of each subgroup survive.
 
     (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar. What remains, the chance that fewer
-    survive somewhere, is accurate to float64 in `1 - ...` only down to 1e-16; `loss_probability`
-    is accurate below.
+    survive somewhere, is accurate to float64 in `1 - ...` only down to 1e-16.
 
     Args:
         subgroup_size: n-bar, at least 1.
@@ -86,7 +85,7 @@ def survival_probability(
 
     Returns:
         The probability. The protocol needs less: a subgroup without survivors exposes nobody, nor
-        does a single survivor in a sum with another subgroup (`loss_probability`).
+        does a single survivor in a sum with another subgroup.
 
     Raises:
         ConfigurationError: If a number is out of range.
@@ -105,63 +104,6 @@ def survival_probability(
     require(rate.ndim == 0, "dropout_rate", "must be one number", dropout_rate)
     nobody, one = _chances(np.full(size, rate, np.float64))
     return _all_of(nobody + one, count)
-
-
-def loss_probability(
-    layout: SegmentLayout, dropout_rate: float | int | ArrayLike | Sequence[float | int]
-) -> float:
-    """Return the chance that a round has to count a client as lost although it answered.
-
-    That is where exactly one client of a block is left (`secagg.admitted`): its sum would be its
-    own update. A column (subgroup) that sums some segment by itself must keep no client or two
-    or more; columns that share every block count as one.
-
-    Args:
-        layout: Who sums what with whom.
-        dropout_rate: p, one number or one for each slot: the chance that a client's masked input
-            never arrives, independently.
-
-    Returns:
-        The probability, accurate in relative terms however small. Compare `1 -
-        survival_probability(...)`, which also counts subgroups without any survivor.
-
-    Raises:
-        ConfigurationError: If a rate is no chance or there is not one for each slot; or where
-            some column always sums with others, but not always the same ones (never so in the
-            paper's schemes).
-
-    Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> layout = segment_layout("mc", [4] * 5, [2] * 5, dim=5)
-        >>> chance = loss_probability(layout, 0.1)  # one of four is left: 4 (1 - p) p^3
-        >>> math.isclose(chance, 1 - (1 - 0.0036) ** 5)
-        True
-
-    Source: ours, beside HeteroSAg, Theorem 4.
-    """
-    number = layout.num_participants
-    rates = check_chances(dropout_rate, "dropout_rate")
-    fits = rates.ndim == 0 or len(rates) == number
-    require(fits, "dropout_rate", "must be one number, or one for each slot", rates.shape, number)
-    rates = np.broadcast_to(rates, (number,))
-    together: dict[int, set[tuple[int, ...]]] = {}
-    for block in layout.blocks:
-        for column in block.columns:
-            if layout.columns[column]:
-                filled = tuple(own for own in block.columns if layout.columns[own])
-                together.setdefault(column, set()).add(filled)
-    # columns with the same blocks throughout are one: only their common count matters
-    twins = {column: frozenset.intersection(*map(frozenset, blocks))
-             for column, blocks in together.items()}  # fmt: skip
-    logs = 0.0
-    for own in sorted(set(twins.values()), key=min):
-        alone = tuple(sorted(own)) in together[min(own)]
-        rule = "must let each column sum a segment by itself, or always with the same others"
-        require(alone, "layout", rule, f"column {min(own)}")
-        slots = [slot for column in own for slot in layout.columns[column]]
-        _, one = _chances(rates[slots])
-        logs += math.log1p(-one) if one < 1.0 else -math.inf
-    return -math.expm1(logs)
 
 
 def _chances(rates: np.ndarray) -> tuple[float, float]:

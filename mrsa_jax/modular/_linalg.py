@@ -1,4 +1,4 @@
-"""Rank and row-space membership of integer matrices, by elimination modulo a prime.
+"""Ranks of integer matrices, by elimination modulo a prime.
 
 Floats may filter, never decide: ranks come from exact arithmetic mod p. A rank mod p never
 exceeds the rank over the rationals, and equals it unless p divides every minor of that size.
@@ -16,16 +16,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32
+from jaxtyping import Array, Int32
 
 from mrsa_jax._core.arrays import as_integers, on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import chosen_form, is_traced, over_cores, within_memory
 from mrsa_jax._core.prime import PRIMES, inverses, minor_bits
-from mrsa_jax._core.residues import codes, host_residues, residues
+from mrsa_jax._core.residues import codes, host_residues
 from mrsa_jax._core.tracing import one_program
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
-from mrsa_watch._base.errors import require
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
 # ---- Compiled eliminations over all cores: what the CPU uses in place of XLA's small operations.
@@ -85,7 +84,7 @@ def _in_parts(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) ->
     return np.concatenate(over_cores(part, np.array_split(matrices, cores)))
 
 
-# ---- Rank and row-space membership of integer matrices, by elimination modulo a prime.
+# ---- Ranks of integer matrices, by elimination modulo a prime.
 
 
 def rank(matrix: Any) -> Int32[Array, "*batch"]:
@@ -198,48 +197,6 @@ def _largest(ranks: list[Array], shape: tuple[int, ...]) -> Array:
     """Return the largest of primes' ranks, without the rows that pad them."""
     largest = jnp.max(jnp.stack(ranks), axis=0)[: math.prod(shape[:-1])]
     return largest.astype(jnp.int32).reshape(shape)
-
-
-def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:
-    """Return which vectors are rational combinations of a matrix's rows.
-
-    Args:
-        matrix: Bools or integers, `[..., rows, columns]`.
-        vectors: Bools or integers, `[..., count, columns]` with the same leading axes.
-
-    Returns:
-        bool `[..., count]`: true where all drawn primes say so (those whose rank is smaller than
-        another's are wrong for certain and not asked). Wrong with error chance below 2**-30 a
-        vector.
-
-    Raises:
-        ConfigurationError: As `rank`, or if the shapes do not match.
-
-    Examples:
-        >>> is_in_row_space([[1, 1, 0], [0, 1, 1]], [[1, 0, -1], [1, 0, 0]]).tolist()
-        [True, False]
-    """
-    array, targets = as_integers(matrix, "matrix"), as_integers(vectors, "vectors")
-    agrees = array.shape[:-2] == targets.shape[:-2] and array.shape[-1] == targets.shape[-1]
-    require(agrees, "vectors", "must match `matrix` in all axes but the last but one",
-            targets.shape, array.shape)  # fmt: skip
-    ranks, members = [], []
-    primes: tuple[int, ...] = PRIMES
-    if not is_traced(array, targets):
-        primes = draw_primes(enough_primes(minor_bits(array) + minor_bits(targets)))
-    steps = array.shape[-2]
-    parts = [held(_stack(part)) for part in (array, targets)]
-    for prime in primes:
-        both = jnp.concatenate([residues(part, prime) for part in parts], axis=1)
-        flags = independent_rows(both, prime, steps)
-        ranks.append(jnp.sum(flags[:, :steps], axis=1, dtype=jnp.int32)[:, None])
-        members.append(~flags[:, steps:])
-    return decide(jnp.stack(ranks), jnp.stack(members)).reshape(targets.shape[:-1])
-
-
-def decide(ranks: Array, verdicts: Array) -> Array:
-    """Combine primes' verdicts "is a member", `[primes, ...]`: all of those of the largest rank."""
-    return jnp.all(verdicts | (ranks < jnp.max(ranks, axis=0, keepdims=True)), axis=0)
 
 
 def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:

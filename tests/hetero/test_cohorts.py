@@ -8,10 +8,10 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from fixed_groups import fixed_groups
 
 import mrsa_jax as mj
 from mrsa_jax.hetero import cohort_layouts, ranked_groups
-from mrsa_jax.hetero._cohorts import align_groups, fixed_groups
 
 EVERYBODY = [[1, 1, 1, 1, 1, 1]]
 THREE = [0, 0, 1, 1, 2, 2]
@@ -20,24 +20,17 @@ THREE = [0, 0, 1, 1, 2, 2]
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: fixed_groups([1, 1], [0, 0]), r"`cohorts` must hold zeros and ones, \[rounds"),
-        (lambda: fixed_groups([[0.5, 1]], [0, 0]), "`cohorts` must hold zeros and ones"),
-        (lambda: fixed_groups([[2, 1]], [0, 0]), "`cohorts` must hold zeros and ones.*got 2"),
-        (lambda: fixed_groups(EVERYBODY, [0, 1]), "`group_of` must be one for each client; got 2"),
-        (lambda: fixed_groups([[1, 1]], [0, -1]), "`group_of` must be a number from 0.*got -1"),
-        (lambda: fixed_groups([[1, 1]], np.zeros(2)), "`group_of` must be a number from 0"),
+        (lambda: ranked_groups([1, 1], [1, 1], 1), r"`cohorts` must hold zeros and ones, \[rounds"),
+        (lambda: ranked_groups([[0.5, 1]], [1, 1], 1), "`cohorts` must hold zeros and ones"),
+        (lambda: ranked_groups([[2, 1]], [1, 1], 1), "`cohorts` must hold zeros and ones.*got 2"),
         (
-            lambda: fixed_groups(EVERYBODY, THREE, num_groups=2),
-            "`num_groups` must be more than every number in `group_of`; got 2 and 2",
-        ),
-        (
-            lambda: fixed_groups(EVERYBODY, THREE, too_small="merg"),
+            lambda: ranked_groups(EVERYBODY, THREE, 2, too_small="merg"),
             "`too_small` must be a known rule: did you mean 'merge'",
         ),
-        (lambda: fixed_groups(EVERYBODY, THREE, smallest=1), "`smallest` must be at least 2"),
-        (lambda: fixed_groups(EVERYBODY, THREE, aligned=True), "`aligned` must come with `blocks`"),
-        (lambda: fixed_groups(EVERYBODY, THREE, blocks=0), "`blocks`"),
-        (lambda: fixed_groups(EVERYBODY, THREE, blocks=[0, 0]), "`blocks` must be a block size"),
+        (lambda: ranked_groups(EVERYBODY, THREE, 2, smallest=1), "`smallest` must be at least 2"),
+        (lambda: ranked_groups(EVERYBODY, THREE, 2, aligned=True), "`aligned` must come with"),
+        (lambda: ranked_groups(EVERYBODY, THREE, 2, blocks=0), "`blocks`"),
+        (lambda: ranked_groups(EVERYBODY, THREE, 2, blocks=[0, 0]), "`blocks` must be a block"),
         (lambda: ranked_groups(EVERYBODY, [1.0, 2.0], 2), "`rates` must be one finite number"),
         (lambda: ranked_groups([[1, 1]], [1.0, np.nan], 2), "`rates` must be one finite number"),
         (lambda: ranked_groups(EVERYBODY, np.ones(6), 0), "`num_groups` must be at least 1"),
@@ -117,7 +110,6 @@ def test_split_blocks_are_reported() -> None:
     assert split([1, 1, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]) == ()  # block 1 was not asked
     assert split([1, 1, 1, 0, 1, 1], [0] * 6) == (1,)  # half of it was: no scheme of blocks
     assert split([1] * 6, [0, 0, 0, 0, 1, 0], too_small="sit_out") == (2,)
-    assert split([1] * 6, [0, 1, 1, 1, 0, 1], aligned=True) == ()
     numbers = [1, 0, 0, 1, 1, 0]  # blocks {1, 2, 5} and {0, 3, 4}
     groups = [0, 1, 1, 0, 0, 1]
     assert fixed_groups([[1] * 6], groups, blocks=numbers)[0].split_blocks == ()
@@ -126,8 +118,6 @@ def test_split_blocks_are_reported() -> None:
 
 
 def test_blocks_align_with_their_slowest_client() -> None:
-    assert align_groups([2, 1, 0, 3, 3, 3], 2).tolist() == [1, 1, 0, 0, 3, 3]
-    assert align_groups([2, 1, 0], [1, 0, 1]).tolist() == [0, 1, 0]
     rates = [9, 1, 8, 7, 2, 6, 5, 4]  # blocks' slowest: 1 7 2 4
     (found,) = ranked_groups([[1] * 8], rates, 2, blocks=2, aligned=True)
     assert found.groups == ((0, 1, 4, 5), (2, 3, 6, 7))
@@ -146,9 +136,9 @@ def test_what_holds_for_any_cohort(seed) -> None:
         whole[:, blocks == block] = whole[:, blocks == block][:, :1]
     group_of = rng.integers(0, count, clients)
     rates = rng.integers(1, 9, clients)
-    options = {"too_small": rule, "blocks": size, "aligned": aligned}
+    options = {"too_small": rule, "blocks": size}
     fixed = fixed_groups(whole, group_of, num_groups=count, **options)
-    ranked = ranked_groups(whole, rates, count, **options)
+    ranked = ranked_groups(whole, rates, count, **options, aligned=aligned)
     for found in (fixed, ranked):
         for cohort, own in zip(whole, found, strict=True):
             slots = sorted(slot for group in own.groups for slot in group)
@@ -156,15 +146,15 @@ def test_what_holds_for_any_cohort(seed) -> None:
             assert sorted(own.members + own.sitting_out) == np.flatnonzero(cohort).tolist()
             assert len(own.groups) == count
             assert all(len(own.groups[group]) >= 2 for group in own.present)
-            assert not (aligned and own.split_blocks)
+            assert not (aligned and found is ranked and own.split_blocks)
             if rule == "merge":
                 assert (len(own.members) == 0) == (cohort.sum() < 2)
     for own in fixed:  # merged by whole groups, and towards the slower one
         for number, group in enumerate(own.groups):
             original = {int(group_of[own.members[slot]]) for slot in group}
-            if not aligned and original:
+            if original:
                 assert number == min(original)
-            for other in own.groups[:number] if not aligned else ():
+            for other in own.groups[:number]:
                 assert original.isdisjoint(group_of[own.members[slot]] for slot in other)
     for own in ranked:  # a slower group has no faster client, and sizes are even
         present = [[rates[own.members[slot]] for slot in own.groups[g]] for g in own.present]

@@ -1,6 +1,5 @@
 """Costs and losses: misuse, the paper's numbers, counted operations, all patterns of losses."""
 
-import itertools
 import math
 from fractions import Fraction
 from functools import partial
@@ -13,7 +12,6 @@ from mrsa_jax import secagg
 from mrsa_jax.hetero import segment_layout
 from mrsa_jax.hetero.costs import (
     expansion_factor,
-    loss_probability,
     segment_costs,
     survival_probability,
 )
@@ -31,13 +29,8 @@ FIVE = partial(segment_layout, "mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
         (lambda: survival_probability(4, 1.1), r"`dropout_rate` must lie in \[0, 1\]; got"),
         (lambda: survival_probability(4, math.nan), r"`dropout_rate` must lie in \[0, 1\]"),
         (lambda: survival_probability(4, 0.1, 0), "`num_subgroups` must be at least 1"),
-        (lambda: loss_probability(FIVE(), [0.1] * 4), "`dropout_rate` must .* number, or"),
-        (lambda: loss_probability(FIVE(), -0.1), r"`dropout_rate` must lie in \[0, 1\]"),
         (lambda: segment_costs(FIVE(), [True] * 3), "`present` must .* bool for each slot"),
         (lambda: segment_costs(FIVE(), np.ones(10)), "`present` must .* bool for each slot"),
-        (lambda: loss_probability(
-            segment_layout([[0, 0, -1], [0, -1, 0], [-1, 1, 1]][:2], [2] * 3, [2] * 3, 4),
-            0.1), "`layout` must let each column sum a segment by itself"),
     ],
 )  # fmt: skip
 def test_misuse_names_argument_rule_and_value(call, message):
@@ -76,49 +69,6 @@ def test_extreme_rates():
     assert survival_probability(3, 0) == 1.0
     assert survival_probability(3, 1, 4) == 0.0
     assert survival_probability(1, 0) == 0.0  # one client is never two
-    assert loss_probability(FIVE(), 0) == 0.0
-    assert loss_probability(FIVE(), 1) == 0.0  # nobody answers, nobody is lost for it
-    small = segment_layout("mc", [1] * 3, [2] * 3, 3, allow_small_groups=True)
-    assert loss_probability(small, 0) == 1.0
-
-
-def test_a_tiny_loss_keeps_its_digits():
-    layout = segment_layout("mc", [20] * 5, [2] * 5, dim=5)
-    rate = Fraction(1, 1024)
-    one = 20 * (1 - rate) * rate**19
-    exact = 1 - (1 - one) ** 5
-    assert loss_probability(layout, float(rate)) == pytest.approx(float(exact), rel=1e-12)
-    assert 0 < exact < Fraction(1, 10**50)
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [
-        partial(segment_layout, "mc", [2, 3, 3], [2] * 3, dim=3),
-        partial(segment_layout, "sc", [2, 2, 2, 2], [2] * 4, dim=4),
-        partial(segment_layout, "sc", [4, 4], [2] * 2, dim=4),  # always both: one column of 8
-        partial(segment_layout, "hc", [2, 2, 3, 2], [2] * 4, dim=4, hybrid_threshold=2),
-        partial(segment_layout, "groups", [4, 3], [2, 3], dim=2),
-        partial(segment_layout, [[0, 0, -1, -1], [0, 0, 2, 2]], [2] * 4, [2] * 4, dim=2),
-    ],
-)
-def test_the_chance_of_a_loss_by_all_patterns(layout):
-    layout = layout()
-    number = layout.num_participants
-    rates = np.linspace(0.05, 0.6, number)
-    truth = 0.0
-    for pattern in itertools.product([False, True], repeat=number):
-        sends = np.asarray(pattern)
-        if (secagg.admitted(layout.plan, sends) != sends).any():
-            truth += float(np.where(sends, 1 - rates, rates).prod())
-    assert loss_probability(layout, rates) == pytest.approx(truth, rel=1e-10)
-
-
-def test_the_protocol_loses_less_than_theorem_4_counts():
-    layout = segment_layout("mc", [4] * 5, [2] * 5, dim=5)
-    for rate in (0.1, 0.3, 0.5):
-        theorem = 1 - survival_probability(4, rate, 5)
-        assert 0 < loss_probability(layout, rate) < theorem
 
 
 def counted(layout, present):

@@ -1,6 +1,5 @@
 """Ranks and row spaces against elimination over the exact rationals."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -17,7 +16,6 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import compiling_for
 from mrsa_jax._core.prime import PRIMES
 from mrsa_jax.modular import _blocked, _linalg, _open_ranks, _ranks, rank, rank_trajectory
-from mrsa_jax.modular._linalg import is_in_row_space
 from mrsa_watch._base.primes import NUM_PRIMES, draw_primes, enough_primes, error_bits
 
 
@@ -67,11 +65,6 @@ def test_rejects_fractions_of_a_tracer_by_its_type():
         jax.jit(rank)(on_device(np.ones((2, 2), np.float32)))
 
 
-def test_rejects_vectors_of_another_length():
-    with pytest.raises(mj.ConfigurationError, match=r"`vectors` must match `matrix`"):
-        is_in_row_space(np.eye(3, dtype=int), np.eye(2, dtype=int))
-
-
 @pytest.mark.parametrize(
     ("matrix", "expected"),
     [
@@ -98,8 +91,6 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
     product = np.diag([p * q, 1])
     assert int(rank(product)) == 2
     assert rank_trajectory(product).tolist() == [1, 2]
-    assert is_in_row_space(product[:1], [[1, 0], [0, 1]]).tolist() == [True, False]
-    assert is_in_row_space([[1, 1 + p * q]], [[1, 1]]).tolist() == [False]
     # a wide one, whose rank no number of distinct lines settles
     wide = np.array([[1, 1, 2, 3], [1, 1 + p * q, 2, 3], [2, 2, 4, 6]])
     assert int(rank(wide)) == 2
@@ -107,10 +98,6 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
     assert int(rank(np.diag([q, 1]))) == 2
     assert rank_trajectory(np.diag([p, 1])).tolist() == [1, 2]
     assert rank_trajectory(np.diag([1, q])).tolist() == [1, 2]
-    # e_0 is rational combination of (p, 0) although it vanishes mod p; (0, 1) is none
-    assert is_in_row_space([[p, 0]], [[1, 0], [0, 1]]).tolist() == [True, False]
-    # mod p the rows are (1, 1) and the vector is (1, 1); over the rationals it is outside
-    assert is_in_row_space([[1, 1]], [[1, 1 + p]]).tolist() == [False]
 
 
 SMALL_PRIMES = pytest.mark.parametrize(
@@ -124,20 +111,6 @@ def test_a_rank_that_drops_modulo_the_small_prime_is_raised(form, small):
              np.diag([PRIMES[0] * small, 1, 0]), np.ones((3, 3), int)]  # fmt: skip
     with mj.use_form(form):
         assert rank(np.stack(cases)).tolist() == [3, 3, 3, 2, 1]
-
-
-def test_a_prime_that_lowers_the_rank_has_no_say_in_the_row_space():
-    """A vector is in it if all primes of the largest rank say so: every case of three primes."""
-    ranks, verdicts = (
-        np.array(list(itertools.product(values, repeat=3))) for values in ([1, 2, 3], [0, 1])
-    )
-    left, right = np.repeat(ranks, len(verdicts), axis=0), np.tile(verdicts, (len(ranks), 1))
-    expected = [
-        all(said for of, said in zip(own, says, strict=True) if of == max(own))
-        for own, says in zip(left.tolist(), right.tolist(), strict=True)
-    ]
-    found = jax.jit(_linalg.decide)(left.T.astype(np.int32), right.T.astype(bool))
-    assert found.tolist() == expected
 
 
 @pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, _ranks.SMALL])
@@ -267,16 +240,6 @@ def test_ranks_of_all_prefixes_equal_the_rationals(rows):
     expected = [exact_rank(matrix[: j + 1]) for j in range(6)]
     assert rank_trajectory(matrix).tolist() == expected
     assert int(rank(matrix)) == expected[-1]
-
-
-@hypothesis.given(st.integers(0, 2**32 - 1))
-def test_row_space_equals_the_rationals(seed):
-    rng = np.random.default_rng(seed)
-    matrix = rng.integers(0, 2, (4, 6))
-    inside = rng.integers(-2, 3, (2, 4)) @ matrix
-    vectors = np.concatenate([inside, rng.integers(-1, 2, (3, 6))])
-    expected = [exact_rank([*matrix, vector]) == exact_rank(matrix) for vector in vectors]
-    assert is_in_row_space(matrix, vectors).tolist() == expected
 
 
 def test_rows_of_a_batch_equal_single_matrices():
