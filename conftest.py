@@ -145,6 +145,13 @@ def compilations(
     return watch
 
 
+def pytest_collection_finish() -> None:
+    """Look for garbage less often, and never among what stays: it took a twelfth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 @pytest.fixture(autouse=True)
 def first_calls_are_checked() -> None:
     """Check what each test calls."""
