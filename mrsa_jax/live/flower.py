@@ -14,7 +14,13 @@ from mrsa_jax._core.selector import Selector, cohort_size_of
 from mrsa_jax.live._chooser import Chooser
 from mrsa_watch import Recorder
 from mrsa_watch._base.checks import check_integer
-from mrsa_watch.flower import VERSION, SecAggPlus, record  # first: says whether Flower will do
+from mrsa_watch.flower import (  # first: says whether Flower will do
+    VERSION,
+    Pseudonyms,
+    SecAggPlus,
+    pseudonym_mod,
+    record,
+)
 
 # isort: split
 from flwr.server.strategy import Strategy
@@ -23,7 +29,7 @@ from flwr.serverapp.strategy import Strategy as MessageStrategy
 from mrsa_watch.flower._books import Books, GateLike
 from mrsa_watch.flower._strategies import wrapped
 
-__all__ = ["VERSION", "SecAggPlus", "record", "select"]
+__all__ = ["VERSION", "Pseudonyms", "SecAggPlus", "pseudonym_mod", "record", "select"]
 
 
 def select(

@@ -1,0 +1,1 @@
+"""A Flower app whose rounds are recorded and gated by mrsa-watch."""
