@@ -1,35 +1,27 @@
-"""A run of Flower's simulation on ray, as a program: `simulation.py FOLDER SETTINGS` (JSON).
+"""An app for `flwr run`; its run-config names a `folder`, and `settings` as JSON.
 
-Clients crash where the plan says so, and each writes down that it did before it does. The server
-writes the log, `found.npz` with the means, and `nodes.json` with the client of each node.
+Clients crash where the plan says so, and each writes down that it did before it does, and which
+node it is. The server writes the log, and `found.npz` with the means.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import logging
-import os
 import pathlib
-import sys
 from typing import Any
 
-os.environ |= {
-    "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1",
-    "JAX_PLATFORMS": "cpu",
-}  # fmt: skip
-
 import numpy as np
-from flwr.client import ClientApp, NumPyClient
+from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
+from flwr.clientapp import ClientApp
 from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS
 from flwr.server import LegacyContext, ServerApp, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 
-FOLDER = pathlib.Path(sys.argv[1])
-SETTINGS = json.loads(sys.argv[2])
-NUM_CLIENTS, SIZE = SETTINGS["clients"], 4
+SIZE = 4
 STAGES = {"setup": "setup", "share_keys": "share_keys", "collect_masked_vectors": "upload",
           "unmask": "unmask"}  # fmt: skip
 
@@ -38,33 +30,41 @@ def update(number: int, client: int) -> np.ndarray:
     return np.random.default_rng([number, client]).uniform(-1, 1, SIZE)
 
 
-def losses() -> dict[str, list[int]]:
+@functools.cache
+def losses(text: str) -> dict[str, list[int]]:
     """Return the plan: "ROUND STAGE" -> clients, each lost in a round at most once."""
-    draws, plan = np.random.default_rng(SETTINGS["seed"]), {}  # type: ignore[var-annotated]
-    for number in range(1, SETTINGS["rounds"] + 1):
-        for client in range(NUM_CLIENTS):
-            is_lost, place = draws.random() < SETTINGS["chance"], draws.integers(4)
+    settings = json.loads(text)
+    draws, plan = np.random.default_rng(settings["seed"]), {}  # type: ignore[var-annotated]
+    for number in range(1, settings["rounds"] + 1):
+        for client in range(settings["clients"]):
+            is_lost, place = draws.random() < settings["chance"], draws.integers(4)
             if is_lost:
-                stage = "train" if SETTINGS["workflow"] == "plain" else [*STAGES.values()][place]
+                stage = "train" if settings["workflow"] == "plain" else [*STAGES.values()][place]
                 plan.setdefault(f"{number} {stage}", []).append(client)
     return plan
-
-
-PLAN = losses()
 
 
 def crash(message: Any, context: Any, call_next: Any) -> Any:
     """Stand before the client's protocol: crash where the plan says so."""
     if message.metadata.message_type == "train":
+        folder = pathlib.Path(context.run_config["folder"])
         records = message.content.config_records
         of = records[RECORD_KEY_CONFIGS]["stage"] if RECORD_KEY_CONFIGS in records else "train"
         key = f"{message.metadata.group_id} {STAGES.get(of, of)}"
         client = int(context.node_config["partition-id"])
-        (FOLDER / f"node {context.node_id}").write_text(str(client))
-        if client in PLAN.get(key, ()):
-            (FOLDER / f"lost {key} {client}").touch()
+        (folder / f"node {context.node_id}").write_text(str(client))
+        if client in losses(context.run_config["settings"]).get(key, ()):
+            (folder / f"lost {key} {client}").touch()
             raise RuntimeError(f"client {client} is gone: {key}")
     return call_next(message, context)
+
+
+def secure(message: Any, context: Any, call_next: Any) -> Any:
+    """Follow SecAgg+ where the server does."""
+    is_secure = RECORD_KEY_CONFIGS in message.content.config_records
+    return (secaggplus_mod if is_secure else lambda m, c, call: call(m, c))(
+        message, context, call_next
+    )
 
 
 class Client(NumPyClient):
@@ -91,6 +91,10 @@ class Keeps(FedAvg):
         return found
 
 
+client = ClientApp(
+    client_fn=lambda context: Client(int(context.node_config["partition-id"])).to_client(),
+    mods=[crash, secure],
+)
 server = ServerApp()
 
 
@@ -99,45 +103,24 @@ def main(grid: Any, context: Any) -> None:
     import mrsa_jax as mj
     from mrsa_jax.live import Recorder, flower
 
-    inside, kind = Keeps(), SETTINGS["workflow"]
+    folder = pathlib.Path(context.run_config["folder"])
+    settings = json.loads(context.run_config["settings"])
+    inside, kind = Keeps(), settings["workflow"]
     recorder = Recorder(
-        FOLDER / "log.jsonl", system=f"flower {flower.VERSION}", salt=b"",
+        folder / "log.jsonl", system=f"flower {flower.VERSION}", salt=b"",
         aggregation="plain" if kind == "plain" else "secagg+")  # fmt: skip
     with recorder:
         strategy = flower.record(inside, recorder)
-        if "scheme" in SETTINGS:
-            scheme = mj.selection.Scheme.parse(SETTINGS["scheme"])
-            selector = scheme.build(NUM_CLIENTS, SETTINGS["cohort"])
+        if "scheme" in settings:
+            scheme = mj.selection.Scheme.parse(settings["scheme"])
+            selector = scheme.build(settings["clients"], settings["cohort"])
             strategy = flower.select(inside, recorder, selector)
         workflow: Any = None
         if kind == "stock":
             workflow = SecAggPlusWorkflow(1.0, 0.3, max_weight=10.0)
         elif kind != "plain":
             workflow = flower.SecAggPlus(1.0, 0.3, blocks=kind, max_weight=10.0)
-        config = ServerConfig(num_rounds=SETTINGS["rounds"])
+        config = ServerConfig(num_rounds=settings["rounds"])
         DefaultWorkflow(workflow)(grid, LegacyContext(context, config, strategy))
         strategy.books.close()
-    np.savez(FOLDER / "found.npz", **inside.means)
-
-
-if __name__ == "__main__":
-    from flwr.simulation import run_simulation
-
-    logging.getLogger("flwr").setLevel(logging.CRITICAL)
-    run_simulation(
-        server_app=server,
-        client_app=ClientApp(
-            client_fn=lambda context: Client(int(context.node_config["partition-id"])).to_client(),
-            mods=[crash] + [secaggplus_mod] * (SETTINGS["workflow"] != "plain"),
-        ),
-        num_supernodes=NUM_CLIENTS,
-        backend_config={
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            "init_args": {
-                "num_cpus": 2,
-                "log_to_driver": False,
-                "include_dashboard": False,
-                "logging_level": logging.CRITICAL,
-            },
-        },
-    )
+    np.savez(folder / "found.npz", **inside.means)

@@ -1,4 +1,4 @@
-"""Flower's own simulation on ray, with clients that crash: the log is what they wrote down."""
+"""`flwr run`, its simulation on ray, and clients that crash: the log is what they wrote down."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import collections
 import importlib.util
 import json
 import pathlib
-import subprocess
+import shutil
 import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from launch import environment, run as run_lines, stop_local_link
 from network import lines, weights
 
 import mrsa_jax as mj
@@ -23,6 +25,25 @@ pytestmark = [
 ]
 HERE = pathlib.Path(__file__).parent
 SIZE, MAX_WEIGHT = 4, 10.0
+PROJECT = """
+[project]
+name = "lossy"
+version = "1.0.0"
+description = "clients that crash"
+license = "Apache-2.0"
+
+[tool.flwr.app]
+publisher = "tests"
+
+[tool.flwr.app.components]
+serverapp = "simulation:server"
+clientapp = "simulation:client"
+
+[tool.flwr.app.config]
+folder = ""
+settings = ""
+"""
+RAY = "client-resources-num-cpus=1 init-args-num-cpus=2 init-args-log-to-driver=false"
 
 
 class Run(NamedTuple):
@@ -41,11 +62,26 @@ class Run(NamedTuple):
         return matrix
 
 
-def _simulate(folder: pathlib.Path, **settings: Any) -> Run:
+@pytest.fixture(scope="module")
+def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Return the variables of commands that share a link."""
+    home = tmp_path_factory.mktemp("link")
+    found = environment(pathlib.Path(sys.executable).parent, home) | {"JAX_PLATFORMS": "cpu"}
+    (home / "app").mkdir()
+    (home / "app" / "pyproject.toml").write_text(PROJECT)
+    shutil.copy(HERE / "simulation.py", home / "app")
+    yield found
+    stop_local_link(found)
+
+
+def _simulate(link: dict[str, str], folder: pathlib.Path, **settings: Any) -> Run:
     folder.mkdir()
-    command = [sys.executable, str(HERE / "simulation.py"), str(folder), json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    config = f"folder='{folder}' settings='{json.dumps(settings)}'"
+    where = f"num-supernodes={settings['clients']} {RAY}"
+    command = f'flwr run app --stream --run-config "$CONFIG" --federation-config "{where}"'
+    said = run_lines(command, {**link, "CONFIG": config}, pathlib.Path(link["HOME"]))
+    assert (folder / "found.npz").exists(), said[-3000:]
+    assert "deprecat" not in said.lower()
     client = {path.name.split()[1]: int(path.read_text()) for path in folder.glob("node *")}
     lost = collections.defaultdict(set)
     for path in folder.glob("lost *"):
@@ -75,8 +111,10 @@ def _check(run: Run, num_rounds: int, stages: tuple[str, ...], atol: float) -> N
             np.testing.assert_allclose(run.means[line.round], mean, atol=atol)
 
 
-def test_plain_averaging(tmp_path: pathlib.Path) -> None:
-    run = _simulate(tmp_path / "run", clients=14, rounds=8, seed=1, chance=0.2, workflow="plain")
+def test_plain_averaging(link: dict[str, str], tmp_path: pathlib.Path) -> None:
+    run = _simulate(
+        link, tmp_path / "run", clients=14, rounds=8, seed=1, chance=0.2, workflow="plain"
+    )
     _check(run, 8, ("train",), 1e-12)
     assert len(run.means) == 8
     everybody = set(range(14))
@@ -85,9 +123,11 @@ def test_plain_averaging(tmp_path: pathlib.Path) -> None:
         assert inside == everybody - run.lost.get((line.round, "train"), set())
 
 
-def test_secagg_plus(tmp_path: pathlib.Path) -> None:
+def test_secagg_plus(link: dict[str, str], tmp_path: pathlib.Path) -> None:
     """Every stage loses clients, and every round is learnt all the same."""
-    run = _simulate(tmp_path / "run", clients=14, rounds=8, seed=2, chance=0.2, workflow="ignore")
+    run = _simulate(
+        link, tmp_path / "run", clients=14, rounds=8, seed=2, chance=0.2, workflow="ignore"
+    )
     stages = ("setup", "share_keys", "upload", "unmask")
     # a level of quantization a client, over weights of at least 1 of 10 in all
     _check(run, 8, stages, 14 * 18 / 2**22 / (10 / MAX_WEIGHT))
@@ -101,13 +141,13 @@ def test_secagg_plus(tmp_path: pathlib.Path) -> None:
     assert all(told.values())
 
 
-def test_selection_keeps_t_at_a_fifth_lost(tmp_path: pathlib.Path) -> None:
+def test_selection_keeps_t_at_a_fifth_lost(link: dict[str, str], tmp_path: pathlib.Path) -> None:
     """Blocks of three; Flower's workflow, given the same cohorts and losses, splits them."""
     settings = {"clients": 18, "cohort": 12, "scheme": "batch_partitioning:3", "rounds": 30,
                 "seed": 4, "chance": 0.2}  # fmt: skip
     found: dict[str, WeakPrivacy] = {}
     for workflow in ("drop_block", "stock"):
-        run = _simulate(tmp_path / workflow, workflow=workflow, **settings)
+        run = _simulate(link, tmp_path / workflow, workflow=workflow, **settings)
         rows = run.participation(18)
         found[workflow] = mj.privacy.weak_privacy(rows)
     assert found["drop_block"].certified
