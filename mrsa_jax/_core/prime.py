@@ -76,12 +76,14 @@ def _numbers(prime: int) -> tuple[np.uint32, np.uint32, np.ndarray]:
     return pair[0], pair[1], np.asarray(digits, np.int32)
 
 
+@jax.jit
 def companion(factor: Array, of: Field) -> Array:
     """Return floor(factor * 2**32 / p) for residues."""
     zero = jnp.zeros_like(factor)
     return divide_step(factor << jnp.uint32(1), zero, of.prime << jnp.uint32(1), of.reciprocal)[0]
 
 
+@jax.jit
 def scale(values: Array, factor: Array, factor_companion: Array, of: Field) -> Array:
     """Return values * factor mod p for residues; all three broadcast against each other.
 
@@ -109,6 +111,7 @@ def subtract(left: Array, right: Array, of: Field) -> Array:
     return jnp.minimum(difference, difference + of.prime)
 
 
+@jax.jit
 def multiply(left: Array, right: Array, of: Field) -> Array:
     """Return left * right mod p for residues of one shape."""
     return reduce_wide(*multiply_wide(left, right), of)

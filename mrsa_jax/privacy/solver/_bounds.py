@@ -194,8 +194,13 @@ def bounds(
 def _one_history(
     rows: Array, codes: Array, weights: Array, projection: Array, of: Field, binary: bool
 ) -> Bounds:
-    primes, _, groups = rows.shape
+    primes, rounds, groups = rows.shape
     every_round = groups <= EVERY_ROUND
+    # A round's sets are looked at in the next one; after the last comes one of nobody.
+    rows, codes = (
+        jnp.pad(own, [(0, 0)] * (own.ndim - 2) + [(0, 1), (0, 0)]) for own in (rows, codes)
+    )
+    is_over = jnp.arange(rounds + 1) == rounds
     start = _State(
         jnp.broadcast_to(jnp.eye(groups, dtype=jnp.uint32), (primes, groups, groups)),
         jnp.zeros(primes, jnp.int32),
@@ -209,28 +214,26 @@ def _one_history(
     start = varying_like(start, rows, codes, weights)
 
     def one_round(
-        before: _State, step: tuple[Array, Array]
+        before: _State, step: tuple[Array, Array, Array]
     ) -> tuple[_State, tuple[Array, Array, Array, Array, Array]]:
-        after, strong = _advance(before, *step, weights, of, binary)
+        row, own_codes, is_over = step
+        after, strong = _advance(before, row, own_codes, weights, of, binary)
         # Any round of a small problem, or a plateau that ends here below what four classes
         # weigh: longer ones end with no more to learn from sets of three.
         ends = (after.upper < before.upper) & (after.upper <= before.four)
-        is_due = before.grew if every_round else ends
+        is_due = is_over | (before.grew if every_round else ends)
         light, floor = _look(before, weights, projection, of, is_due)
         floor = jnp.where(is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor))
         # A light set of the round before is one now.
         after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
         return after, (after.upper, strong, jnp.max(after.ranks), light, floor)
 
-    last, (upper, strong, rank, light, floor) = lax.scan(
-        one_round, start, (rows.swapaxes(0, 1), codes)
+    _, (upper, strong, rank, light, floor) = lax.scan(
+        one_round, start, (rows.swapaxes(0, 1), codes, is_over)
     )
-    final = _look(last, weights, projection, of, jnp.bool_(True))
-    light = jnp.append(light[1:], final[0])
-    floor = jnp.append(floor[1:], final[1])
-    upper = lax.cummin(jnp.minimum(upper, light))
-    lower = lax.cummax(jnp.maximum(strong, floor), reverse=True)
-    return Bounds(jnp.minimum(lower, upper), upper, rank)
+    upper = lax.cummin(jnp.minimum(upper[:-1], light[1:]))
+    lower = lax.cummax(jnp.maximum(strong[:-1], floor[1:]), reverse=True)
+    return Bounds(jnp.minimum(lower, upper), upper, rank[:-1])
 
 
 def _advance(
