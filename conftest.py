@@ -80,7 +80,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from jax._src import xla_bridge  # noqa: E402  # no public function asks without starting one
 
-from mrsa_jax._core.tracing import QUICK  # noqa: E402
+from mrsa_jax._core.arrays import QUICK  # noqa: E402
 
 # Most of a test's time goes into compiling: XLA does the least it can, in half the time. What users
 # get is tested where the variable is set: the kernels' dear tests, and the slow ones.

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mrsa_jax import availability, selection
-from mrsa_jax._core import tracing as _tracing
-from mrsa_jax._core.tracing import quick_for_little
+from mrsa_jax._core import arrays as _tracing
+from mrsa_jax._core.arrays import quick_for_little
 from mrsa_jax.privacy import first_exposure, hidden_among, weak_privacy_trajectory
 
 HISTORY = np.random.default_rng(7).random((9, 11)) < 0.4

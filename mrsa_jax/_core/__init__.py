@@ -1,6 +1,6 @@
 """What every family builds on.
 
-- `arrays`: Arrays from what users pass, without fractions, NaN or bad ranks.
+- `arrays`: Arrays from what users pass, and what functions of them owe to a caller's `jit`.
 - `chacha20`: ChaCha20 in one launch on NVIDIA GPUs.
 - `chacha20_loops`: ChaCha20 keystream as a compiled loop, for pads on the CPU (RFC 8439).
 - `chance`: Exact chances on 32-bit words.
@@ -27,5 +27,4 @@
 - `status`: The steps of a round, and what became of it.
 - `streams`: Named random streams: which key every draw of a simulation comes from.
 - `threefry_loops`: Threefry-2x32 in compiled loops: the words and keys of `streams`.
-- `tracing`: What functions of arrays owe to a caller's `jit`, `vmap` and `shard_map`.
 """

@@ -15,8 +15,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
+from mrsa_jax._core.arrays import varying_like
 from mrsa_jax._core.kernels import launch
-from mrsa_jax._core.tracing import varying_like
 
 # ---- The twenty rounds of ChaCha20 (RFC 8439) on sixteen words that stand apart.
 #

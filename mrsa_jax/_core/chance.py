@@ -13,11 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt32
 
-from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.arrays import host_array, on_device, one_program
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.tracing import one_program
-from mrsa_watch._base.checks import is_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import is_number, require
 
 ALWAYS = 2**32 - 1
 """The largest threshold, which stands for chance 1."""

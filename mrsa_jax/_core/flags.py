@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from mrsa_watch._base.checks import POSITIVE, check_number
+from mrsa_watch._base.errors import POSITIVE, check_number
 
 Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 File = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")]

@@ -18,8 +18,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
-from mrsa_watch._base.checks import check_known, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, check_size, require
 
 SplitPolicy = Literal["ignore", "abort", "drop_block"]
 _V3, _V4 = 3, 4

@@ -17,9 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, UInt32
 
-from mrsa_jax._core.tracing import one_program
-from mrsa_watch._base.checks import is_integer
-from mrsa_watch._base.errors import require
+from mrsa_jax._core.arrays import one_program
+from mrsa_watch._base.errors import is_integer, require
 
 MAX_PAIRED = 92_681
 """The most clients whose pairs 32 bits can number (`pair_words`)."""

@@ -22,15 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import as_integers, on_device
+from mrsa_jax._core.arrays import as_integers, needs_values, on_device, one_program
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import as_key, fold_over
-from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import CountView, checked_view
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 _EXACT = 1e-6  # noise below this share of the smallest signal counts as none
 _BISECTIONS = 30  # of a multiplier: far finer than float32 needs

@@ -20,14 +20,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Float64, Key
 
-from mrsa_jax._core.arrays import as_integers, host_array, on_device
+from mrsa_jax._core.arrays import as_integers, host_array, needs_values, on_device
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import as_key, fold
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._view import AggregateView, checked_view
 from mrsa_jax.privacy._noise import check_noise, check_spread
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 _ROUNDING = 1e-12  # of an eigenvalue of M, beside its largest
 _NOTHING = 1e-7  # of a column's part in a direction without variance

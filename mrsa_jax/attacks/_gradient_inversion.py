@@ -24,9 +24,8 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device, spread
 from mrsa_jax._core.streams import as_key
-from mrsa_jax._core.tracing import needs_values, spread
 from mrsa_jax.attacks._settings import (
     check_not_negative,
     checked_parameters,
@@ -35,8 +34,7 @@ from mrsa_jax.attacks._settings import (
 )
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 _STEPS_AT_ONCE = 100  # between two reports
 _DROPS, _DROP = (3 / 8, 5 / 8, 7 / 8), 0.1  # of the step size, as in Geiping et al.

@@ -24,15 +24,13 @@ import numpy as np
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import protocol
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import as_key, fold
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates, unflatten
 from mrsa_jax.quantize import StochasticQuantizer
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 
 class Inconsistency(NamedTuple):

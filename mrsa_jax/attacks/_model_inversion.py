@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._settings import (
     check_not_negative,
@@ -26,8 +25,7 @@ from mrsa_jax.attacks._settings import (
     logits_of,
 )
 from mrsa_jax.attacks._view import ModelView, WireView, checked_view
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 
 class InvertedClasses(NamedTuple):

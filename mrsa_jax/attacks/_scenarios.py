@@ -15,17 +15,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax import graphs, secagg
-from mrsa_jax._core.arrays import on_device, padded_slots
+from mrsa_jax._core.arrays import needs_values, on_device, padded_slots
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, WireView
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_jax.quantize import StochasticQuantizer
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief
 
 

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Float64, Int64
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.tracing import needs_values
 from mrsa_watch._base.errors import require
 
 _MAPS = 12  # of float32, that SSIM makes of an image

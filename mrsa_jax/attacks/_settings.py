@@ -11,8 +11,7 @@ from jaxtyping import Array, Float32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.federated import num_parameters, unflatten
-from mrsa_watch._base.checks import check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_number, require
 
 
 def check_not_negative(**values: Any) -> None:

@@ -13,12 +13,17 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import binary_matrix, integer_or_vector, on_device, one_number
+from mrsa_jax._core.arrays import (
+    binary_matrix,
+    integer_or_vector,
+    needs_values,
+    on_device,
+    one_number,
+    one_program,
+)
 from mrsa_jax._core.chance import check_chances, happens, spread, threshold
 from mrsa_jax._core.streams import client_words
-from mrsa_jax._core.tracing import needs_values, one_program
-from mrsa_watch._base.checks import check_integer, check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_known, require
 from mrsa_watch._base.html import brief
 
 # ---- Clients whose chance to be away follows a cycle: day and night, each at its own phase.

@@ -16,12 +16,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import number_or_vector, on_device
+from mrsa_jax._core.arrays import needs_values, number_or_vector, on_device, one_program
 from mrsa_jax._core.chance import check_chances, happens, spread, threshold, threshold_chance
 from mrsa_jax._core.streams import as_key, client_words
-from mrsa_jax._core.tracing import needs_values, one_program
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import ConfigurationError, nearest, require
+from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
 from mrsa_watch._base.html import brief
 
 # ---- Clients who drop out of each round independently, each at its own rate.

@@ -17,10 +17,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device, one_program
 from mrsa_jax._core.chance import check_chances, happens, threshold
 from mrsa_jax._core.streams import client_words
-from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import brief
 

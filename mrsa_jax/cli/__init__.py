@@ -30,12 +30,12 @@ from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.cli._watch import WatchConfig, run_watch
 from mrsa_jax.study import KINDS, TrainConfig, load_config
-from mrsa_watch._base.checks import check_known
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,
     MrsaError,
     OutputExistsError,
+    check_known,
     require,
 )
 

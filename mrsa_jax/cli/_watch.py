@@ -13,8 +13,7 @@ from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.flags import IS_GROUP, File, Within, check_ranges
 from mrsa_jax.cli._audit import BELOW_TARGET
 from mrsa_jax.cli._console import Interrupts, error_console, escape, use_cores
-from mrsa_watch._base.checks import POSITIVE
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import POSITIVE, require
 
 _IS_TIME = Within(POSITIVE, rule="must be positive and finite")
 

@@ -14,11 +14,9 @@ import jax
 import numpy as np
 from jaxtyping import Float32, Int
 
-from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.data._dataset import Dataset, check_labels
-from mrsa_watch._base.checks import check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_number, require
 from mrsa_watch._base.html import brief
 
 

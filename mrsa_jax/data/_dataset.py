@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, require
 from mrsa_watch._base.html import brief
 
 

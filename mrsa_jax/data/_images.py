@@ -19,8 +19,7 @@ from jaxtyping import Array, Float, Key
 
 from mrsa_jax._core.streams import client_words
 from mrsa_jax.data._dataset import Dataset, check_dataset
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, require
 
 PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
 

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Key
 
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.streams import Stream, as_key, host_generator
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.data._clients import ClientData, client_data
 from mrsa_jax.data._dataset import Dataset, check_dataset
-from mrsa_watch._base.checks import POSITIVE, check_count, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import POSITIVE, check_count, check_number, require
 
 
 @needs_values

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool
 
-from mrsa_watch._base.checks import check_integer, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_size, require
 
 
 def blocks(num_clients: int, size: int) -> Bool[np.ndarray, "lines clients"]:

@@ -10,8 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax import privacy
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.statistics import binomial_interval
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import Fairness, from_lines, rollout_metrics
 from mrsa_watch._base.html import telling, told

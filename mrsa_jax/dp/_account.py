@@ -10,10 +10,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Array, Float64, Int, Key
 
-from mrsa_jax._core.arrays import integer_or_vector
+from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax._core.selector import Selector, block_size_of
 from mrsa_jax._core.streams import as_key, fold
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._composed import RingLosses
 from mrsa_jax.dp._histories import (
@@ -27,8 +26,7 @@ from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._spending import Losses
 from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
-from mrsa_watch._base.checks import check_known, check_number, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, check_number, check_size, require
 from mrsa_watch._base.html import telling, told
 
 Adversary = Literal["server", "models"]

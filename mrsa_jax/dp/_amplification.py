@@ -18,12 +18,10 @@ import numpy as np
 from jaxtyping import Float64, Int
 
 from mrsa_jax import availability, privacy, selection
-from mrsa_jax._core.arrays import integer_or_vector
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax.dp._account import account
 from mrsa_jax.dp._spending import privacy_loss_distribution
-from mrsa_watch._base.checks import check_chance
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_chance, require
 from mrsa_watch._base.html import brief, number, telling
 
 _CELLS = 100  # of a release, in a standard deviation of the noise

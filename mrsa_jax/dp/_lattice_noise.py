@@ -19,13 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float64, Int32, Key, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import block_words, entry_words
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.dp._laws import Kind, masses, reach, tail
-from mrsa_watch._base.checks import KNOWN, POSITIVE, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
 from mrsa_watch._base.html import brief
 
 # ---- Alias tables in integers: any law whose masses are multiples of 2**-128 drawn without error.

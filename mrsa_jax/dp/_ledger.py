@@ -9,14 +9,13 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax import privacy
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax.dp._composed import BlockMechanism, Composed
 from mrsa_jax.dp._mechanism import RingMechanism
 from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
 from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._survivors import Sums
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import telling, told
 
 

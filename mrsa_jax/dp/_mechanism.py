@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaussian, skellam
 from mrsa_jax.dp._laws import check_sigma, renyi_bound
 from mrsa_jax.quantize import LatticeQuantizer, lattice
 from mrsa_jax.quantize.wrapping import check_wraps, wrap_probability
-from mrsa_watch._base.checks import POSITIVE, check_integer, check_known, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import POSITIVE, check_integer, check_known, check_number, require
 from mrsa_watch._base.extras import needed
 from mrsa_watch._base.html import brief
 

@@ -27,16 +27,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Key, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import at_once, chosen_form, in_context, in_order, platform
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import as_key, block_words, fold, fold_over, key_words
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
 from mrsa_jax.dp._strategies import check_strategy
-from mrsa_watch._base.checks import check_integer, check_known, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_known, check_size, require
 
 # ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b rounds.
 #

@@ -23,10 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.tracing import needs_values
-from mrsa_watch._base.checks import check_size
-from mrsa_watch._base.errors import require
+from mrsa_jax._core.arrays import host_array, needs_values
+from mrsa_watch._base.errors import check_size, require
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 _ROWS_AT_ONCE = 128  # fastest of 32 to 512 on two cores, for bands of 10 and for full matrices

@@ -27,8 +27,7 @@ from mrsa_jax.dp._composed import RingLosses
 from mrsa_jax.dp._histories import PARTS, Histories, Progress, check_noise, parts, tell
 from mrsa_jax.dp._mechanism import RingMechanism
 from mrsa_jax.dp._mixtures import Between, Known, Sampled
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 _CELLS = 2**18  # of the range of what a client's sums cost together
 _WIDTH = 2**4  # of them that are taken together where delta is worked out

@@ -8,8 +8,7 @@ import numpy as np
 
 from mrsa_jax import hetero, privacy, selection
 from mrsa_jax._core.arrays import as_integers, check_integers, host_array
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, require
 from mrsa_watch._base.tables import is_table
 
 

@@ -24,8 +24,7 @@ import numpy as np
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.sealed import read_sealed, write_sealed
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import MrsaError, require
+from mrsa_watch._base.errors import MrsaError, check_count, require
 
 _STATE = "state.npz"
 _ABOUT = "about"

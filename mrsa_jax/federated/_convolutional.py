@@ -24,8 +24,7 @@ from mrsa_jax.federated.conv import (
     patch_conv,
     strided_patch_conv,
 )
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.errors import check_count, nearest, require
 
 _NUM_GROUPS = 32
 # Features of VGG-11's convolutions, and whether a 2x2 max-pool follows.

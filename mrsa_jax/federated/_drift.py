@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import Stream, host_generator
-from mrsa_jax._core.tracing import needs_values
-from mrsa_watch._base.checks import is_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import is_integer, require
 from mrsa_watch._base.html import brief
 
 _MOST_COORDINATES = 64  # of a layer

@@ -20,15 +20,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import checked_mesh, on_device
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.streams import as_key
-from mrsa_jax._core.tracing import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model, unflatten
 from mrsa_jax.federated.programs import LocalTrainer, shuffled, trained_cohort
-from mrsa_watch._base.checks import check_count, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import brief
 
 # ---- How the clients' learning rate falls from round to round.

@@ -18,9 +18,8 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import checked_mesh, needs_values, on_device
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.tracing import checked_mesh, needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._memory import runs_and_width_within
@@ -38,8 +37,7 @@ from mrsa_jax.federated.programs import (
     measured_width,
     replicated,
 )
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, require
 
 
 @needs_values

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mrsa_jax._core.tracing import checked_mesh
+from mrsa_jax._core.arrays import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model
 from mrsa_jax.federated._run import Run, prepared_test
@@ -27,8 +27,7 @@ from mrsa_jax.federated.programs import (
     lowered_cohort_updates,
     measured_width,
 )
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, require
 
 # Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and copies of
 # them) that a round of `ring_average` holds at its peak, measured as the growth of the process; and

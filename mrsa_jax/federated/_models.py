@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.streams import Stream, as_key, fold
-from mrsa_jax._core.tracing import one_program
 from mrsa_jax.data import ClientData, check_client_data
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.errors import ConfigurationError, check_count, require
 
 
 class _Dense(nn.Module):

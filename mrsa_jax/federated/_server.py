@@ -11,11 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Int32
 
-from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.federated._models import num_outputs, unflatten
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, require
 
 
 class Evaluation(NamedTuple):

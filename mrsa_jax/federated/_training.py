@@ -25,8 +25,7 @@ from mrsa_jax.federated.programs import LocalTrainer
 from mrsa_jax.quantize.budgets import check_weights
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require, require_methods
+from mrsa_watch._base.errors import check_count, require, require_methods
 from mrsa_watch._base.html import shown, telling, told
 
 

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.tracing import varying_like
+from mrsa_jax._core.arrays import on_device, varying_like
 from mrsa_watch._base.errors import require
 
 

@@ -15,8 +15,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import host_array
 from mrsa_jax._core.streams import MAX_PAIRED
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 # ---- What every assignment graph offers: an adjacency matrix from a key.
 #

@@ -16,13 +16,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.chance import happens, threshold
 from mrsa_jax._core.streams import client_words, fold, pair_words
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.graphs._lists import check_num_clients
-from mrsa_watch._base.checks import check_integer, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_number, require
 from mrsa_watch._base.html import brief
 
 # ---- The complete graph of SecAgg and the Erdős-Rényi graph of CCESA.

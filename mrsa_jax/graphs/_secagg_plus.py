@@ -15,8 +15,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_watch._base.checks import check_integer, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_number, require
 
 # Up to here counts are exact in float64 and tails sum few enough terms.
 _MAX_CLIENTS = 10**9

@@ -18,10 +18,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs, protocol
-from mrsa_jax._core.arrays import check_thresholds, on_device
+from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, round_key
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._average import clipped_share
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, check_updates
 from mrsa_jax.hetero._layout import SegmentLayout
@@ -40,8 +39,7 @@ from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, plan_of, spans_of
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief, telling
 
 _Updates = ArrayLike | Sequence[Any] | Callable[[int, int], ArrayLike]

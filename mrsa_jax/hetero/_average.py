@@ -19,10 +19,9 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
-from mrsa_jax._core.arrays import check_thresholds, on_device
+from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, range_bounds
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
@@ -42,8 +41,7 @@ from mrsa_jax.hetero._spans import Span, mapped, spans_of
 from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortened, stochastic
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
-from mrsa_watch._base.checks import check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_number, require
 from mrsa_watch._base.html import brief
 
 _OK = np.int32(Status.OK)

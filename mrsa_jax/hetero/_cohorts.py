@@ -17,11 +17,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int64
 
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.round_rules import block_labels
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.errors import check_integer, nearest, require
 
 SmallGroups = Literal["merge", "sit_out", "skip"]
 _RULES = typing.get_args(SmallGroups)

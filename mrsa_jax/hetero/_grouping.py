@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.quantize.budgets import largest_levels
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.errors import check_integer, nearest, require
 
 _Numbers = ArrayLike | Sequence[Any]
 

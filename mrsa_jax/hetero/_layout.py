@@ -17,8 +17,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
 
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._segments import (
     SCHEMES,
     blocks_of,
@@ -29,8 +29,7 @@ from mrsa_jax.hetero._segments import (
 )
 from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 ModulusRule = Literal["exact", "power_of_two"]
 # as in `quantize.stochastic`: float32 tells no more apart

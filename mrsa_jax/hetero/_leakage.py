@@ -16,13 +16,12 @@ import numpy as np
 from jaxtyping import Float64, Int32
 
 from mrsa_jax import privacy
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.secagg import Block, admitted
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief
 
 

@@ -16,8 +16,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax.hetero._privacy_search import most_learned
 from mrsa_jax.hetero._segments import blocks_of, check_scheme, segment_matrix
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 # The law of HC was compared with the search for every T up to here.
 _CHECKED_GROUPS = 64

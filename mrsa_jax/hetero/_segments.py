@@ -14,10 +14,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Int32
 
-from mrsa_jax._core.arrays import check_integers, host_array
-from mrsa_jax._core.tracing import needs_values
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import ConfigurationError, nearest, require
+from mrsa_jax._core.arrays import check_integers, host_array, needs_values
+from mrsa_watch._base.errors import ConfigurationError, check_integer, nearest, require
 
 SchemeName = Literal["sc", "mc", "hc"]
 SCHEMES: tuple[SchemeName, ...] = ("sc", "mc", "hc")

@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.arrays import check_integers, host_array
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import check_integers, host_array, needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._segments import blocks_of, check_levels, check_scheme, check_subgroups
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 _Integers = Sequence[int | np.integer] | np.ndarray
 _Range = tuple[float | int, float | int]

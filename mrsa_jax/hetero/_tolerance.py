@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax.hetero._segments import blocks_of
-from mrsa_watch._base.checks import check_integer, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_number, require
 
 _Numbers = ArrayLike | Sequence[Any]
 

@@ -18,12 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device, one_program
 from mrsa_jax._core.residues import multiply_wide
 from mrsa_jax._core.streams import random_words
-from mrsa_jax._core.tracing import needs_values, one_program
-from mrsa_watch._base.checks import check_finite
-from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.errors import check_finite, nearest, require
 
 _Clients = ArrayLike | Sequence[Any]
 _Key = Key[Array, ""]

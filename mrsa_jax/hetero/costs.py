@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.chance import check_chances
 from mrsa_jax._core.residues import words_per_residue
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput
 from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import admitted
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief, telling
 
 # ---- What a round of HeteroSAg costs users and server, and how likely losses spoil it.

@@ -18,8 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32
 
-from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.tracing import one_program
+from mrsa_jax._core.arrays import on_device, one_program
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
     geometric_median_of,
@@ -28,8 +27,7 @@ from mrsa_jax.hetero._robust_kernels import (
     unit_weights,
     weighted_mean_of,
 )
-from mrsa_watch._base.checks import check_finite, check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_finite, check_integer, require
 
 _Values = ArrayLike | Sequence[Any]
 

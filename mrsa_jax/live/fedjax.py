@@ -9,8 +9,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._core.selector import Selector
 from mrsa_jax.live._chooser import Chooser, check_clients
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require_methods
+from mrsa_watch._base.errors import check_integer, require_methods
 
 
 class ClientSampler:

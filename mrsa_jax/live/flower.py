@@ -13,7 +13,7 @@ from jaxtyping import Array, Key
 from mrsa_jax._core.selector import Selector, cohort_size_of
 from mrsa_jax.live._chooser import Chooser
 from mrsa_watch import Recorder
-from mrsa_watch._base.checks import check_integer
+from mrsa_watch._base.errors import check_integer
 from mrsa_watch.flower import (  # first: says whether Flower will do
     VERSION,
     Pseudonyms,

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Integer, UInt32
 
+from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.chacha20 import keystream_words
 from mrsa_jax._core.device import at_once, chosen_form
-from mrsa_jax._core.tracing import one_program
 from mrsa_watch._base.errors import require
 
 

@@ -16,10 +16,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.residues import divide_step, is_power_of_two
-from mrsa_jax._core.tracing import one_program
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 
 def check_modulus(modulus: Any, argument: str = "modulus") -> int:

@@ -16,13 +16,11 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import on_device, varying_like
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.residues import multiply_wide
-from mrsa_jax._core.tracing import varying_like
 from mrsa_jax.modular._ring import add, reduce_words, subtract
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 SHAMIR_PRIME = 2**31 - 1
 """Default field of shares."""

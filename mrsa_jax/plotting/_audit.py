@@ -14,8 +14,7 @@ from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._names import legend, plain
 from mrsa_jax.plotting._style import SHADES, caption, drawing, nobody, scheme_colour
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:
     import pandas as pd

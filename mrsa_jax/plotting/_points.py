@@ -15,8 +15,7 @@ from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._chart import ALL, Chart, Line
 from mrsa_jax.plotting._names import legend
 from mrsa_jax.plotting._style import caption, drawing, scheme_colour, whole_numbers
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.html import number
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from mrsa_jax.plotting._axes import draw
 from mrsa_jax.plotting._names import OWN
 from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
 from mrsa_jax.plotting._style import style
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mrsa_jax.plotting._names import OWN
-from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import check_known
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,7 +21,7 @@ from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
 from mrsa_jax.privacy._unweighted import UnweightedGroup
 from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_jax.privacy.solver import Progress
-from mrsa_watch._base.checks import check_count, check_known, check_number
+from mrsa_watch._base.errors import check_count, check_known, check_number
 from mrsa_watch._base.html import hidden_words, shown, telling, told
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog

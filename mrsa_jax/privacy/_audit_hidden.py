@@ -12,8 +12,7 @@ import numpy as np
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._weights import as_history
-from mrsa_watch._base.checks import POSITIVE, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._weak import (
     SECONDS_PER_EFFORT,
@@ -37,8 +36,7 @@ from mrsa_jax.privacy.solver import (
     ranks_of,
     support_of,
 )
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief, telling
 
 _SHARE = 0.5  # of the effort for the least of all

@@ -17,18 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import chosen_form, in_order
 from mrsa_jax._core.prime import minor_bits
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import as_key, host_generator
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._weights import as_history
 from mrsa_jax.privacy.solver import Progress, reduced_echelon, residues_of
-from mrsa_watch._base.checks import check_number, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_number, check_size, require
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
 _ROUTES = ("sums", "neighbours", "either")

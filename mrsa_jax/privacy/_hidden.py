@@ -15,8 +15,7 @@ from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
 from mrsa_jax.privacy._noise import check_noise, check_spread
-from mrsa_watch._base.checks import check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_number, require
 
 # ---- Among how many clients each is hidden, where floats do not know it: integers and enclosures.
 #

@@ -19,16 +19,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._noise import check_noise, check_spread
-from mrsa_watch._base.checks import check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_number, require
 
 _MOST_MEMORY = 1 - 1e-6
 _LEAST_EIGENVALUE = 1e-7

@@ -22,9 +22,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import on_device, one_program, quick_for_little, varying_like
 from mrsa_jax._core.device import at_once, is_traced, map_tiles, platform
-from mrsa_jax._core.tracing import one_program, quick_for_little, varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage_wide import (

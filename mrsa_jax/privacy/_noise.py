@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_watch._base.checks import POSITIVE, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import POSITIVE, check_number, require
 
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 

@@ -25,8 +25,7 @@ from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._curve import WeakPrivacyTrajectory, certify
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
 from mrsa_jax.privacy.solver import Groups, Progress, bounds, collapse, random_projection
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.errors import check_integer, nearest, require
 from mrsa_watch._base.primes import draw_primes
 
 METHODS = ("certified", "bounds")

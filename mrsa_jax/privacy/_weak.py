@@ -34,8 +34,7 @@ from mrsa_jax.privacy.solver import (
     ranks_of,
     sparse_remainder,
 )
-from mrsa_watch._base.checks import check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_number, require
 from mrsa_watch._base.html import brief, card, shown
 
 # All searches of a history together may take this long on one core for each unit of effort.

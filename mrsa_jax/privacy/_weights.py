@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import as_integers
-from mrsa_jax._core.tracing import needs_values
+from mrsa_jax._core.arrays import as_integers, needs_values
 from mrsa_watch._base.tables import is_table
 from mrsa_watch.logs import ParticipationLog, integer_rows, read_log
 

@@ -49,8 +49,7 @@ from mrsa_jax.protocol.messages import (
     UnmaskShares,
 )
 from mrsa_jax.secagg import SegmentPlan
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 
 class Client:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax.protocol.errors import AuthenticationError, KeyAgreementError
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, require
 
 KEY_BYTES = 32
 _DOMAIN = b"mrsa_jax protocol v1 "

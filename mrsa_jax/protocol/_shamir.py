@@ -15,8 +15,7 @@ import numpy as np
 
 from mrsa_jax.protocol._primitives import Entropy
 from mrsa_jax.protocol.errors import ForgedShareError
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 PRIME = 2**31 - 1
 LIMBS = 9

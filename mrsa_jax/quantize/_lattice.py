@@ -16,11 +16,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Integer, Key, UInt32
 
+from mrsa_jax._core.arrays import needs_values, one_program
 from mrsa_jax._core.streams import as_key, fold_over, random_words
-from mrsa_jax._core.tracing import needs_values, one_program
 from mrsa_jax.quantize._stochastic import MAX_DIM, round_within
-from mrsa_watch._base.checks import check_integer, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_number, require
 from mrsa_watch._base.html import brief
 
 # ---- Euclidean norms of updates, and updates shortened to one.

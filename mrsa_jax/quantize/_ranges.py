@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32
 
 from mrsa_jax.quantize._stochastic import Quantizer
-from mrsa_watch._base.checks import POSITIVE, check_number
-from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.errors import POSITIVE, check_number, nearest, require
 from mrsa_watch._base.html import brief
 
 RangeStatistic = Literal["max", "rms"]

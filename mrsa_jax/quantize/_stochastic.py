@@ -16,10 +16,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
+from mrsa_jax._core.arrays import needs_values, one_program
 from mrsa_jax._core.streams import random_words
-from mrsa_jax._core.tracing import needs_values, one_program
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief
 
 # ---- Conditional stochastic rounding to integers: draw again until the norm keeps its bound.

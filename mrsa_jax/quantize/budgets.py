@@ -14,8 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import host_array
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 _LARGEST_WEIGHT = 2**32 - 1  # of a ring of 32 bits
 _Weights = int | np.integer | ArrayLike | Sequence[Any]

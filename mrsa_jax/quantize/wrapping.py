@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from mrsa_jax._core.tracing import needs_values, one_program
+from mrsa_jax._core.arrays import needs_values, one_program
 from mrsa_jax.quantize._lattice import LatticeQuantizer
 from mrsa_jax.quantize._stochastic import Quantizer
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require, require_methods
+from mrsa_watch._base.errors import check_integer, require, require_methods
 
 LIKELIEST_WRAP = 0.05
 """Above it a ring is refused: one coordinate in twenty would be wrong by R steps."""

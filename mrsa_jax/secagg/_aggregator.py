@@ -20,11 +20,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, LatticeQuantizer, Quantizer, RingNoise
 from mrsa_jax.quantize.budgets import check_fits, check_weights, largest_total_weight
@@ -41,8 +40,7 @@ from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require, require_methods
+from mrsa_watch._base.errors import check_integer, require, require_methods
 from mrsa_watch._base.html import brief
 
 

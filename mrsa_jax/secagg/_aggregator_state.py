@@ -10,9 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int, Integer, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer
 from mrsa_jax.secagg._seeds import key_material as material_of

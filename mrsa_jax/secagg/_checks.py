@@ -13,8 +13,7 @@ from mrsa_jax._core.arrays import host_array
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import SegmentPlan, complete_plan, segment_plan
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 # ---- Few array shapes where sizes vary from round to round, so that little is compiled.
 

@@ -16,13 +16,11 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.streams import Stream
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.quantize import LatticeQuantizer, Quantizer, RingNoise
 from mrsa_jax.quantize.wrapping import has_left, lifted
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require, require_methods
+from mrsa_watch._base.errors import check_integer, require, require_methods
 
 
 def noisy_codes(

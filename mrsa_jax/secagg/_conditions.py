@@ -18,10 +18,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.arrays import host_array, needs_values, on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.graphs import check_adjacency, component_labels
 from mrsa_watch._base.errors import require
 

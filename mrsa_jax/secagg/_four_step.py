@@ -17,9 +17,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK, Status
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.modular.shamir import (
     LIMBS,

@@ -13,12 +13,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
+from mrsa_jax._core.arrays import varying_like
 from mrsa_jax._core.chacha20 import TILE, keystream_words, woven
 from mrsa_jax._core.device import at_once, chosen_form, is_traced, num_programs, within_memory
 from mrsa_jax._core.kernels import launch
 from mrsa_jax._core.residues import is_power_of_two
 from mrsa_jax._core.status import Status
-from mrsa_jax._core.tracing import varying_like
 from mrsa_jax.modular import Ring, add, ring_of, ring_sum_over, subtract
 from mrsa_jax.secagg._checks import padded_length
 from mrsa_jax.secagg._pad_tables import (

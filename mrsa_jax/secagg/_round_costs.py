@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.residues import words_per_residue
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._aggregator_state import admitted, memberships
 from mrsa_jax.secagg._conditions import check_rounds
 from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief, telling
 
 # The wire format of `mrsa_jax.protocol`, in bytes.

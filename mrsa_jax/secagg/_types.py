@@ -16,8 +16,7 @@ from jaxtyping import Array
 
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief
 
 

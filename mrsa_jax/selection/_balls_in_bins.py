@@ -9,11 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import zeros
+from mrsa_jax._core.arrays import one_program, zeros
 from mrsa_jax._core.streams import client_words
-from mrsa_jax._core.tracing import one_program
-from mrsa_watch._base.checks import check_integer, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief
 
 

@@ -16,12 +16,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._core import chance as _chance
-from mrsa_jax._core.arrays import on_device, zeros
+from mrsa_jax._core.arrays import needs_values, on_device, one_program, zeros
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
-from mrsa_jax._core.tracing import needs_values, one_program
-from mrsa_watch._base.checks import check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.html import brief
 
 

@@ -18,16 +18,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._core.arrays import zeros
+from mrsa_jax._core.arrays import one_program, zeros
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax._core.tracing import one_program
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none, block_chances, chances_of_some
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.html import brief
 
 

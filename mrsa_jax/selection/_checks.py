@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mrsa_watch._base.checks import check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_size, require
 
 Fairness = Literal["least_used", "uniform", "greedy"]
 

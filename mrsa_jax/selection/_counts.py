@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int32, Key
 
+from mrsa_jax._core.arrays import quick_for_little
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import as_key, trial_key
-from mrsa_jax._core.tracing import quick_for_little
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import counts_by_loops, runs_loops
 from mrsa_jax.selection._rollout import _check, _entries, _in_chunks, _play, _start
-from mrsa_watch._base.checks import check_integer, check_size
+from mrsa_watch._base.errors import check_integer, check_size
 
 
 def rollout_counts(

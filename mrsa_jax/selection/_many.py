@@ -15,14 +15,13 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._core.arrays import checked_mesh, needs_values, program_of, quick_for_little
 from mrsa_jax._core.device import at_once, within_memory
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import as_key
-from mrsa_jax._core.tracing import checked_mesh, needs_values, program_of, quick_for_little
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
-from mrsa_watch._base.checks import check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_size, require
 
 
 @needs_values

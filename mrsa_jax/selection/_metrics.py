@@ -17,8 +17,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
-from mrsa_jax._core.arrays import host_array, on_device
-from mrsa_jax._core.tracing import varying_like
+from mrsa_jax._core.arrays import host_array, on_device, varying_like
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.tables import require_array
 

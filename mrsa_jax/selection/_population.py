@@ -18,16 +18,20 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import binary_matrix, number_or_vector, on_device
+from mrsa_jax._core.arrays import (
+    binary_matrix,
+    needs_values,
+    number_or_vector,
+    on_device,
+    varying_like,
+)
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
-from mrsa_jax._core.tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._blocks import batch_partitioning
 from mrsa_jax.selection._checks import Fairness
 from mrsa_jax.selection._rollout import initial_availability
-from mrsa_watch._base.checks import check_known, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, check_size, require
 
 BlockPolicy = Literal["keep", "refill", "reform"]
 

@@ -18,15 +18,20 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import number_or_vector, on_device, one_number, zeros
-from mrsa_jax._core.tracing import needs_values, one_program
+from mrsa_jax._core.arrays import (
+    needs_values,
+    number_or_vector,
+    on_device,
+    one_number,
+    one_program,
+    zeros,
+)
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none
-from mrsa_watch._base.checks import check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.html import brief
 
 _UNIT = 2.0**-23  # logarithms of losses are multiples of this: integers, equal on every machine

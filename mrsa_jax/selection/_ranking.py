@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from mrsa_jax._core.arrays import varying_like
 from mrsa_jax._core.device import platform
-from mrsa_jax._core.tracing import varying_like
 
 # "search": as many passes as the values need, which is fewest on a CPU. "sort": the keys of each
 # trial are sorted, in as few calls whatever the values. "bits": inside a kernel that holds all

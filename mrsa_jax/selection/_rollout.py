@@ -18,7 +18,15 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import (
+    LITTLE,
+    checked_mesh,
+    on_device,
+    one_program,
+    quick_for_little,
+    spread,
+    varying_like,
+)
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import (
     at_once,
@@ -30,19 +38,10 @@ from mrsa_jax._core.device import (
 )
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key, trial_key
-from mrsa_jax._core.tracing import (
-    LITTLE,
-    checked_mesh,
-    one_program,
-    quick_for_little,
-    spread,
-    varying_like,
-)
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
-from mrsa_watch._base.checks import check_integer, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief, telling
 
 _BEFORE_ROUNDS = 2**32 - 1  # the round index that stands for "before the first round"

@@ -18,7 +18,13 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import (
+    needs_values,
+    on_device,
+    one_program,
+    quick_for_little,
+    varying_like,
+)
 from mrsa_jax._core.round_rules import (
     RoundRule,
     SplitPolicy,
@@ -28,11 +34,9 @@ from mrsa_jax._core.round_rules import (
 )
 from mrsa_jax._core.selector import Selector, with_counts
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
-from mrsa_jax._core.tracing import needs_values, one_program, quick_for_little, varying_like
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
-from mrsa_watch._base.checks import check_integer, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief, telling
 
 

@@ -19,8 +19,7 @@ from jaxtyping import Float64
 from mrsa_jax._core.arrays import integer_or_vector
 from mrsa_jax._core.chance import check_chances
 from mrsa_jax.selection._checks import check_sizes
-from mrsa_watch._base.checks import POSITIVE, check_known, check_number, check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import POSITIVE, check_known, check_number, check_size, require
 
 
 def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:

@@ -23,8 +23,7 @@ from mrsa_jax.graphs import _registry as graphs
 from mrsa_jax.selection import _registry as schemes
 from mrsa_jax.study._config import command_of, to_dict
 from mrsa_jax.study._kinds import KINDS, attacks
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.errors import ConfigurationError, check_known, require
 
 
 @dataclasses.dataclass(frozen=True)

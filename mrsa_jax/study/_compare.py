@@ -19,8 +19,7 @@ from mrsa_jax.study._variables import (
     scheme_variables,
     study_variables,
 )
-from mrsa_watch._base.checks import check_size
-from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.errors import ConfigurationError, check_size, require
 
 if TYPE_CHECKING:
     import xarray as xr

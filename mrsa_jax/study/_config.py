@@ -31,8 +31,7 @@ from mrsa_jax.study._tables import (
     validate_noise,
     validate_training,
 )
-from mrsa_watch._base.checks import check_blind
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_blind, require
 from mrsa_watch._base.html import Shown
 
 # what all of this family takes of schemes, it takes from here

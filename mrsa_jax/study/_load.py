@@ -12,8 +12,7 @@ import typing
 from typing import Any, Literal, TypeVar
 
 from mrsa_jax._core.flags import check_ranges
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import ConfigurationError, nearest, require
+from mrsa_watch._base.errors import ConfigurationError, check_known, nearest, require
 from mrsa_watch._base.html import plain_settings
 from mrsa_watch._base.untrusted import read_bytes
 

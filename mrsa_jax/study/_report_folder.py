@@ -35,8 +35,7 @@ from mrsa_jax.study._plots import (
     option_labels,
 )
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run, write_whole
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
 
 

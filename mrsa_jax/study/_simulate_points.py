@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 from mrsa_jax import selection
+from mrsa_jax._core.arrays import program_of
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.status import Status
-from mrsa_jax._core.tracing import program_of
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import Config, ResourceConfig, SimulateConfig, schemes_of
 from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable

@@ -35,7 +35,7 @@ from mrsa_jax.study._simulate_points import stated_memory
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._training_setting import segments_of
 from mrsa_jax.study._variables import EVERYTHING, coordinates, known_before, study_variables
-from mrsa_watch._base.checks import check_known
+from mrsa_watch._base.errors import check_known
 
 if TYPE_CHECKING:
     import xarray as xr

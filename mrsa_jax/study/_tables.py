@@ -26,8 +26,7 @@ from mrsa_jax._core.flags import (
     Within,
 )  # fmt: skip
 from mrsa_jax.graphs._registry import Graph
-from mrsa_watch._base.checks import POSITIVE
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import POSITIVE, require
 from mrsa_watch._base.html import Shown
 
 FidelityName = Literal["array", "sets"]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import federated
+from mrsa_jax._core.arrays import program_of
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.memory import free_bytes
 from mrsa_jax._core.selector import cohort_size_of
-from mrsa_jax._core.tracing import program_of
 from mrsa_jax.study import _build, _noise
 from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import DataConfig, ResourceConfig, TrainConfig, schemes_of, studied

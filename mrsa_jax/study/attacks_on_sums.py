@@ -28,8 +28,7 @@ from mrsa_jax.study._attack_rows import (
 )
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import ModelName, check_unset
-from mrsa_watch._base.checks import check_blind
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_blind, require
 
 _Rates = Annotated[tuple[float, ...], IS_INSIDE]
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core.arrays import checked_mesh
 from mrsa_jax._core.streams import as_key
-from mrsa_jax._core.tracing import checked_mesh
 from mrsa_jax.federated import programs
 from mrsa_jax.federated._memory import MemoryEstimate, largest_width
 

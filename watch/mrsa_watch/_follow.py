@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import NoReturn
 
-from mrsa_watch._base.checks import POSITIVE, check_integer, check_number
-from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.errors import (
+    POSITIVE,
+    ConfigurationError,
+    check_integer,
+    check_number,
+    require,
+)
 from mrsa_watch.logs import MOST_LINE_BYTES
 
 _CHUNK_BYTES = 2**20

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_watch._base.checks import check_count, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._follow import follow

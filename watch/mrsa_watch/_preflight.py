@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_watch._base.checks import check_integer, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._gate import Gate
 

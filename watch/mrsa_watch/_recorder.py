@@ -16,8 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
-from mrsa_watch._base.checks import check_integer, check_known, check_number
-from mrsa_watch._base.errors import ConfigurationError, StoreError, require, writing
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    StoreError,
+    check_integer,
+    check_known,
+    check_number,
+    require,
+    writing,
+)
 from mrsa_watch._base.locks import locked
 from mrsa_watch._register import flush_folder, write_private
 from mrsa_watch.logs import (

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
-from mrsa_jax._core.tracing import one_program
+from mrsa_jax._core.arrays import one_program
 from mrsa_jax.federated.conv._tile import windows
 
 _Images = Float32[Array, "batch height width channels"]

@@ -17,9 +17,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import zeros
+from mrsa_jax._core.arrays import spread, zeros
 from mrsa_jax._core.streams import Stream, as_key, round_key
-from mrsa_jax._core.tracing import spread
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated.programs._cohort import LocalTrainer, by_size, cohort_updates
 

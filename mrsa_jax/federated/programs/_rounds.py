@@ -16,10 +16,10 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._core.arrays import spread
 from mrsa_jax._core.device import map_tiles
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, round_key
-from mrsa_jax._core.tracing import spread
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated.programs._cohort import (
     by_size,

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import on_device, quick_for_little, varying_like
 from mrsa_jax._core.device import is_bound_by_memory, map_tiles
 from mrsa_jax._core.prime import (
     Field,
@@ -32,7 +32,6 @@ from mrsa_jax._core.prime import (
     subtract,
     sum_residues,
 )
-from mrsa_jax._core.tracing import quick_for_little, varying_like
 
 # ---- A lower bound on weak T from leverages that are proven from above.
 #

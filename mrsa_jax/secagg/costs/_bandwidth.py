@@ -7,8 +7,7 @@ R -> `residue_bits`, L -> `num_groups` of Turbo-aggregate.
 from __future__ import annotations
 
 from mrsa_jax.secagg._round_costs import COUNT, HEADER, IDENTITY, SHARE, TAG
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 
 _KEY_BYTES = 32
 _SECRET_BYTES = 32

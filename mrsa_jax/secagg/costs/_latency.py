@@ -18,13 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.streams import as_key, fold
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.secagg._round_costs import Operations, RoundCosts
 from mrsa_jax.secagg.costs._stragglers import Slowdown, not_negative, positive, steady
-from mrsa_watch._base.checks import check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief
 
 _COMPUTE, _LINK = 1, 2  # streams of a round: slow-downs of compute and of links

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Key
 
+from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.streams import client_words
-from mrsa_jax._core.tracing import one_program
-from mrsa_watch._base.checks import POSITIVE, check_number
+from mrsa_watch._base.errors import POSITIVE, check_number
 
 
 @runtime_checkable

@@ -16,10 +16,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.device import at_once, within_memory
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import as_key, fold
-from mrsa_jax._core.tracing import needs_values
 from mrsa_jax.secagg.failures import _judging, _verdicts
 from mrsa_jax.secagg.failures._judging import (
     Planted,
@@ -31,8 +31,7 @@ from mrsa_jax.secagg.failures._judging import (
 from mrsa_jax.secagg.failures._monte_carlo import check_thresholds, rows_of_rates
 from mrsa_jax.secagg.failures._theory import log_chance, log_sum
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
-from mrsa_watch._base.checks import check_chance, check_integer
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import telling, told
 
 _PLANTED_BYTES = 2**6  # of a client's words and numbers, while its round is planted

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_watch._base.checks import check_chance, check_integer, check_number
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_chance, check_integer, check_number, require
 
 # ---- Binomial tails in log space, without scipy.
 #

@@ -20,7 +20,7 @@ from mrsa_jax.secagg.failures._theory import (
     log_tail_above,
     log_tail_below,
 )
-from mrsa_watch._base.checks import check_chance, check_integer
+from mrsa_watch._base.errors import check_chance, check_integer
 
 
 def exact_reliability_union_bound(

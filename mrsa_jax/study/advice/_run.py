@@ -17,8 +17,7 @@ from mrsa_jax.study._run_folder import write_json, write_rows
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
 from mrsa_jax.study.advice._log import Measured, measure_log
 from mrsa_jax.study.advice._options import POLICIES, Candidate, Judge, Option, Setting, candidates
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, require
 
 _STRESS = 0.2  # chance to be lost inside a round, for the comparison of policies
 _ENTRIES = 4_000_000  # rounds x clients x trials of a scheme, about

@@ -21,8 +21,7 @@ from typing import Any
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS, Kind
 from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict, without_none
-from mrsa_watch._base.checks import check_known, is_number
-from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
 
 _RANGES = {
     "range": (2, 3, "[first, end] or [first, end, step], the end left out"),

@@ -24,8 +24,7 @@ from mrsa_jax.study._run_folder import changes, digest_of_file, made_by
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
 from mrsa_jax.study.sweeps._axes import Point, Sweep, load_sweep, sweep_of
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import ConfigurationError, OutputExistsError, require
+from mrsa_watch._base.errors import ConfigurationError, OutputExistsError, check_count, require
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -21,8 +21,7 @@ from mrsa_jax.availability import Availability, independent
 from mrsa_jax.selection import Selector
 from mrsa_jax.study import Progress, _build
 from mrsa_jax.study._progress import Silent
-from mrsa_watch._base.checks import check_count
-from mrsa_watch._base.errors import ConfigurationError, nearest
+from mrsa_watch._base.errors import ConfigurationError, check_count, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

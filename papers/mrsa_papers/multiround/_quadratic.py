@@ -19,14 +19,12 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import number_or_vector, on_device
+from mrsa_jax._core.arrays import number_or_vector, on_device, varying_like
 from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
-from mrsa_jax._core.tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import Selector, rollout_trials
 from mrsa_papers.multiround._bound import ConvexConstants, convex_constants
-from mrsa_watch._base.checks import check_size
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_size, require
 
 
 @jax.tree_util.register_dataclass

@@ -25,8 +25,7 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 from flwr.serverapp import Grid
 
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, require
 from mrsa_watch.flower._books import Books, exact_weights
 from mrsa_watch.flower._strategies import FitWrapper, GridView
 

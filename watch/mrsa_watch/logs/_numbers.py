@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from mrsa_watch._base.checks import is_integer
+from mrsa_watch._base.errors import is_integer
 
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)

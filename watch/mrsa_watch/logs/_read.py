@@ -12,8 +12,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from mrsa_watch._base.checks import check_known
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.tables import is_table
 from mrsa_watch._base.untrusted import start_of
 from mrsa_watch.logs import _columns
