@@ -16,8 +16,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import cli
-from mrsa_jax.availability import _registry as availability
-from mrsa_jax.graphs import GraphModel, _registry as graphs
+from mrsa_jax.availability import registry as availability
+from mrsa_jax.graphs import GraphModel, registry as graphs
 from mrsa_jax.selection import Selector
 from mrsa_jax.selection._registry import ROWS
 

@@ -9,7 +9,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.bench import _harness
-from mrsa_watch._base.extras import how_to_install
+from mrsa_watch._base.errors import how_to_install
 
 
 def _shadow() -> object:

@@ -10,8 +10,7 @@ import jax
 
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import memory_stats, platform
-from mrsa_watch._base.errors import ConfigurationError
-from mrsa_watch._base.extras import how_to_install
+from mrsa_watch._base.errors import ConfigurationError, how_to_install
 
 _DRIVER = (pathlib.Path("/proc/driver/nvidia/version"), pathlib.Path("/dev/nvidia0"))
 _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")

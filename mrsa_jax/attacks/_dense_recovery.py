@@ -19,8 +19,7 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device
-from mrsa_jax.attacks._settings import checked_parameters
-from mrsa_jax.attacks._view import UpdateView, checked_view
+from mrsa_jax.attacks._view import UpdateView, checked_parameters, checked_view
 from mrsa_jax.federated import unflatten
 from mrsa_watch._base.errors import require
 

@@ -18,8 +18,7 @@ from jaxtyping import Array, Float64, Key
 from mrsa_jax import modular, privacy
 from mrsa_jax._core.arrays import as_integers, host_array, needs_values
 from mrsa_jax._core.device import at_once
-from mrsa_jax.attacks._settings import check_not_negative
-from mrsa_jax.attacks._view import AggregateView, checked_view
+from mrsa_jax.attacks._view import AggregateView, check_not_negative, checked_view
 from mrsa_watch._base.errors import check_integer, require
 
 _PRIORS = ("zero", "mean")

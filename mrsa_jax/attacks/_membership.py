@@ -25,12 +25,10 @@ from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import samples_at_once
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.attacks._settings import checked_parameters, logits_of
-from mrsa_jax.attacks._view import MembershipView, checked_view
+from mrsa_jax.attacks._view import MembershipView, checked_parameters, checked_view, logits_of
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
-from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.extras import needed
+from mrsa_watch._base.errors import check_integer, needed, require
 
 _LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its logit
 

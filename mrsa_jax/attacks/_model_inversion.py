@@ -18,13 +18,15 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.attacks._gradient_inversion import total_variation
-from mrsa_jax.attacks._settings import (
+from mrsa_jax.attacks._view import (
+    ModelView,
+    WireView,
     check_not_negative,
     checked_parameters,
     checked_range,
+    checked_view,
     logits_of,
 )
-from mrsa_jax.attacks._view import ModelView, WireView, checked_view
 from mrsa_watch._base.errors import check_integer, require
 
 

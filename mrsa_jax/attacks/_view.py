@@ -9,16 +9,55 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+import flax.linen as nn
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float32, Key
 
-from mrsa_watch._base.errors import ConfigurationError
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax.federated import num_parameters, unflatten
+from mrsa_watch._base.errors import ConfigurationError, check_number, require
 from mrsa_watch._base.html import brief
 
 if TYPE_CHECKING:
-    import flax.linen as nn
-
     from mrsa_jax.quantize import StochasticQuantizer
+
+
+# ---- Checks that several attacks share: their numbers, the pixels' range, a model's parameters.
+
+
+def check_not_negative(**values: Any) -> None:
+    """Raise unless each number is finite and at least 0; the keywords are the arguments' names."""
+    for name, value in values.items():
+        check_number(value, name, "must be a finite number from 0", 0.0)
+
+
+def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
+    """Return the smallest and largest value of a pixel; raise unless finite and in this order."""
+    low, high = pixel_range
+    is_range = bool(np.isfinite([low, high]).all()) and low < high
+    require(is_range, "pixel_range", "must be two finite numbers, the smaller first", pixel_range)
+    return float(low), float(high)
+
+
+def logits_of(model: nn.Module, flat: Float32[Array, " dim"], inputs: Array) -> Array:
+    """Return the logits of a batch, for parameters given as a flat vector."""
+    return model.apply(unflatten(model, inputs.shape[1:], flat), inputs)
+
+
+def checked_parameters(
+    model: nn.Module, input_shape: tuple[int, ...], values: Any, argument: str
+) -> Float32[Array, "... dim"]:
+    """Return parameters or updates of a model as f32 [..., d]; raise unless d fits and finite."""
+    dim = num_parameters(model, input_shape)
+    given = on_device(values, jnp.float32)
+    fits = given.ndim >= 1 and given.shape[-1] == dim
+    require(fits, argument, f"must have the model's {dim} entries", given.shape)
+    require(bool(np.isfinite(given).all()), argument, "must be finite", "nan or infinity")
+    return given
+
+
+# ---- What an adversary sees: one type for each threat model, and nothing in it that is not seen.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

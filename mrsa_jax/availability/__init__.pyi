@@ -5,10 +5,10 @@ from ._random import (
     independent as independent,
     markov as markov,
 )
-from ._registry import register as register
 from ._steps import (
     Availability as Availability,
     IndependentSteps as IndependentSteps,
     StepDropout as StepDropout,
     independent_steps as independent_steps,
 )
+from .registry import register as register

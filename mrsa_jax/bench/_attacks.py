@@ -22,10 +22,9 @@ from mrsa_jax import attacks, availability, federated, selection
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.packaged import packaged_file
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order
-from mrsa_jax.bench._topics import Case
 
 _SHAPE, _LABEL = (32, 32, 3), 3
 _SMOOTHNESS = 1e-4

@@ -8,8 +8,7 @@ import numpy as np
 
 from mrsa_jax import availability, graphs, secagg
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
-from mrsa_jax.bench._topics import Case
+from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
 
 _PEER_ROUNDS = 300
 

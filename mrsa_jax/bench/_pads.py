@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.bench._harness import Measurement, compare
-from mrsa_jax.bench._topics import Case
+from mrsa_jax.bench._harness import Case, Measurement, compare
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
 
 

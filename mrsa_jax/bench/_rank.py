@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax.bench._harness import Measurement, compare, one_thread
-from mrsa_jax.bench._topics import Case
+from mrsa_jax.bench._harness import Case, Measurement, compare, one_thread
 from mrsa_jax.modular import rank
 
 _PEER_MATRICES = 200

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from mrsa_jax.bench._harness import (
+    TOPICS,
+    Case,
     Measurement,
     ResultsDifferError,
+    cases_of,
     machine,
     now,
     row,
 )
 from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
-from mrsa_jax.bench._topics import TOPICS, Case, cases_of
 from mrsa_watch._base.errors import nearest, require
 
 

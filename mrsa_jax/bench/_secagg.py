@@ -11,9 +11,8 @@ from mrsa_jax import graphs, protocol, quantize, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
-from mrsa_jax.bench._topics import Case
 from mrsa_jax.modular.shamir import LIMBS, SHAMIR_PRIME, share_secrets
 
 _BITS = 16

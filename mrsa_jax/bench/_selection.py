@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from mrsa_jax import availability, selection
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
-from mrsa_jax.bench._topics import Case
+from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
 
 _N, _K = 120, 12
 _PEER_TRIALS = 5

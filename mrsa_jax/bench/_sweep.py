@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax.bench._harness import Measurement, compare
-from mrsa_jax.bench._topics import Case
+from mrsa_jax.bench._harness import Case, Measurement, compare
 from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of
 
 _SCHEMES = [

@@ -21,10 +21,9 @@ import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import data, federated
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
-from mrsa_jax.bench._topics import Case
 
 _SHAPE = (28, 28, 1)
 _RATE = 0.05

@@ -1,11 +1,11 @@
 from ._available import available as available
-from ._clients import (
+from ._dataset import (
     ClientData as ClientData,
+    Dataset as Dataset,
     check_client_data as check_client_data,
     class_counts as class_counts,
     label_dropout_rates as label_dropout_rates,
 )
-from ._dataset import Dataset as Dataset
 from ._images import augment as augment, normalise as normalise
 from ._partition import (
     dirichlet_by_class as dirichlet_by_class,

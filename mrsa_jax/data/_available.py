@@ -9,8 +9,14 @@ from typing import Literal
 
 from mrsa_jax.data._cache import cached_paths
 from mrsa_jax.data._olivetti import olivetti_file
-from mrsa_jax.data._sources import FASHION_DIRECTORY, PACKAGED, PREPARED, packaged
-from mrsa_jax.data._tfds import prepared_folder, tfds_directory
+from mrsa_jax.data._sources import (
+    FASHION_DIRECTORY,
+    PACKAGED,
+    PREPARED,
+    packaged,
+    prepared_folder,
+    tfds_directory,
+)
 
 State = Literal["installed", "prepared", "cached", "missing", "name a directory"]
 

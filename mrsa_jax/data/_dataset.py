@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Float32, Int
 
-from mrsa_watch._base.errors import check_count, require
+from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import brief
 
 
@@ -97,3 +102,167 @@ def _check_images(name: str, inputs: np.ndarray) -> None:
     with np.errstate(invalid="ignore"):  # infinities of both signs
         total = float(inputs.sum(dtype=np.float64))
     require(math.isfinite(total), name, "must be finite", f"values that sum to {total}")
+
+
+# ---- Which client holds which sample: one pool and indices, with counts, checks and label rates.
+#
+# A sample that many clients share (Multi-RoundSecAgg's globally shared set) is stored once.
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class ClientData:
+    """Training samples of all clients: one pool, and for each client the indices that it holds.
+
+    Attributes:
+        inputs: f32 [M, ...], the pooled samples.
+        labels: int32 [M].
+        indices: int32 [N, m_max]; row i starts with the samples of client i, zeros after them.
+        sizes: int32 [N], how many samples each client holds (0 is allowed).
+        num_classes: Number of classes (static).
+    """
+
+    __repr__ = brief
+
+    inputs: Any  # arrays, but while JAX rebuilds the pytree, anything
+    labels: Any
+    indices: Any
+    sizes: Any
+    num_classes: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def num_clients(self) -> int:
+        """Number of clients N."""
+        return self.indices.shape[0]
+
+
+@needs_values
+def check_client_data(clients: ClientData) -> ClientData:
+    """Raise unless clients' data are sound; return them.
+
+    What the partitions build is sound; this is for clients put together by hand.
+
+    Args:
+        clients: What to check.
+
+    Returns:
+        The same clients.
+
+    Raises:
+        ConfigurationError: If there are no samples or no clients; if a label lies outside
+            [0, num_classes); if a size is negative or beyond the row; if an index of a held
+            sample lies outside the pool.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=3)
+        >>> mj.data.check_client_data(clients) is clients
+        True
+    """
+    labels, sizes = np.asarray(clients.labels), np.asarray(clients.sizes)
+    indices = np.asarray(clients.indices)
+    num_samples = len(clients.inputs)
+    require(num_samples > 0, "inputs", "must hold at least one sample", clients.inputs.shape)
+    check_labels("labels", labels, num_samples, clients.num_classes)
+    require(
+        indices.ndim == 2 and len(indices) > 0 and np.issubdtype(indices.dtype, np.integer),
+        "indices",
+        "must be integers [clients, samples] of at least one client",
+        f"{indices.dtype} {indices.shape}",
+    )
+    require(
+        sizes.shape == indices.shape[:1] and np.issubdtype(sizes.dtype, np.integer),
+        "sizes",
+        "must be one integer for each client",
+        f"{sizes.dtype} {sizes.shape}",
+        f"{len(indices)} clients",
+    )
+    is_wrong = (sizes < 0) | (sizes > indices.shape[1])
+    rule = f"must lie in [0, {indices.shape[1]}], the width of `indices`"
+    require(not is_wrong.any(), "sizes", rule, sizes[is_wrong][:4].tolist())
+    held = indices[np.arange(indices.shape[1])[None, :] < sizes[:, None]]
+    is_wrong = (held < 0) | (held >= num_samples)
+    rule = f"must lie in [0, {num_samples}), the pool"
+    require(not is_wrong.any(), "indices", rule, held[is_wrong][:4].tolist())
+    return clients
+
+
+@needs_values
+def class_counts(client_data: ClientData) -> Int[np.ndarray, "clients classes"]:
+    """Count each client's samples of each class; a shared sample counts for each who holds it.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=10)
+        >>> bool((mj.data.class_counts(clients).sum(axis=1) == clients.sizes).all())
+        True
+    """
+    indices, sizes = np.asarray(client_data.indices), np.asarray(client_data.sizes)
+    labels = np.asarray(client_data.labels)[indices]
+    counts = np.zeros((len(sizes), client_data.num_classes), np.int64)
+    is_held = np.arange(indices.shape[1])[None, :] < sizes[:, None]
+    clients = np.broadcast_to(np.arange(len(sizes))[:, None], indices.shape)
+    np.add.at(counts, (clients[is_held], labels[is_held]), 1)
+    return counts
+
+
+@needs_values
+def label_dropout_rates(
+    client_data: ClientData,
+    rates: Sequence[Any] | np.ndarray = (0.1, 0.2, 0.3, 0.4, 0.5),
+) -> Float32[np.ndarray, " clients"]:
+    """Give each client a chance to be offline that follows its most frequent label.
+
+    The setting in which unfair selection costs accuracy: classes whose holders are often away
+    are learnt badly. The first rate goes to label 0, the last to the last label, and labels
+    between are interpolated along `rates`; so the default is linear in the label, .1 to .5, and
+    as many rates as classes give each label its own.
+
+    Args:
+        client_data: The clients' samples.
+        rates: At least one chance in [0, 1), in order of the labels.
+
+    Returns:
+        f32[N], ready for `availability.independent`. Among equally frequent labels the smallest
+        counts; a client without samples, which has no label, gets the mean over the labels.
+
+    Raises:
+        ConfigurationError: If there is no rate, or one is not a number in [0, 1).
+
+    Examples:
+        >>> import numpy as np
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.shards(0, mj.data.load("digits"), 20, single_label=True)
+        >>> rates = mj.data.label_dropout_rates(clients, [label / 10 for label in range(10)])
+        >>> held = mj.data.class_counts(clients).argmax(axis=1)
+        >>> bool(np.allclose(rates, held / 10))
+        True
+
+    Source: Multi-RoundSecAgg, arXiv version, Section 6 (users of label 0: .1; of label 9: .5).
+    The text gives the two ends only; the labels between are read as linear.
+    """
+    values = list(rates)
+    require(len(values) > 0, "rates", "must hold at least one rate", values)
+    for rate in values:
+        check_number(rate, "rates", "must be numbers in [0, 1)", 0.0, math.nextafter(1.0, 0.0))
+    places = np.linspace(0.0, 1.0, client_data.num_classes)
+    knots = np.linspace(0.0, 1.0, len(values))
+    by_label = np.interp(places, knots, np.asarray(values, np.float64))
+    counts = class_counts(client_data)
+    chosen = np.where(counts.sum(axis=1) > 0, by_label[counts.argmax(axis=1)], by_label.mean())
+    return chosen.astype(np.float32)
+
+
+def client_data(dataset: Dataset, held: Sequence[np.ndarray]) -> ClientData:
+    """Put clients together from the training samples that each holds."""
+    sizes = np.asarray([len(part) for part in held], np.int32)
+    indices = np.zeros((len(held), max(int(sizes.max()), 1)), np.int32)
+    for row, part in zip(indices, held, strict=True):
+        row[: len(part)] = part
+    return ClientData(
+        inputs=on_device(dataset.train_inputs),
+        labels=on_device(dataset.train_labels.astype(np.int32)),
+        indices=on_device(indices),
+        sizes=on_device(sizes),
+        num_classes=int(dataset.num_classes),
+    )

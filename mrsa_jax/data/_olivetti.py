@@ -11,8 +11,7 @@ import pathlib
 import numpy as np
 
 from mrsa_jax.data._cache import Arrays, cached, read_cached
-from mrsa_watch._base.errors import DataNotFoundError
-from mrsa_watch._base.extras import needed
+from mrsa_watch._base.errors import DataNotFoundError, needed
 
 _FILE = "olivetti_py3.pkz"
 

@@ -20,10 +20,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data._sources import PREPARED, load
-from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory
-from mrsa_watch._base.errors import ConfigurationError, DataNotFoundError, nearest, require
-from mrsa_watch._base.extras import how_to_install
+from mrsa_jax.data._sources import PREPARED, import_tfds, load, prepared_folder, tfds_directory
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    DataNotFoundError,
+    how_to_install,
+    nearest,
+    require,
+)
 
 _EXTRA = "tfds-prepare"
 _TIMEOUT_SECONDS = 1.0

@@ -10,8 +10,7 @@ from jaxtyping import Float64
 
 from mrsa_jax import privacy
 from mrsa_jax._core.arrays import needs_values
-from mrsa_jax.dp._composed import BlockMechanism, Composed
-from mrsa_jax.dp._mechanism import RingMechanism
+from mrsa_jax.dp._mechanism import BlockMechanism, Composed, RingMechanism
 from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
 from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._survivors import Sums

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 
 from mrsa_jax._core.device import at_once
 from mrsa_jax.dp._strategies import Form, without_rounds
-from mrsa_watch._base.extras import needed
+from mrsa_watch._base.errors import needed
 
 # ---- Clients who each join by a coin of their own, against those who do not see who took part.
 #

@@ -23,9 +23,8 @@ from mrsa_jax._core.round_rules import RoundRule, check_policy
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability import IndependentSteps, StepDropout
-from mrsa_jax.dp._composed import RingLosses
 from mrsa_jax.dp._histories import PARTS, Histories, Progress, check_noise, parts, tell
-from mrsa_jax.dp._mechanism import RingMechanism
+from mrsa_jax.dp._mechanism import RingLosses, RingMechanism
 from mrsa_jax.dp._mixtures import Between, Known, Sampled
 from mrsa_watch._base.errors import check_integer, require
 

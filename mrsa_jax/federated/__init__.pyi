@@ -10,7 +10,6 @@ from ._local import (
     local_sgd as local_sgd,
 )
 from ._many import train_many as train_many
-from ._memory import memory_estimate as memory_estimate
 from ._models import (
     initial_parameters as initial_parameters,
     logistic as logistic,
@@ -18,6 +17,7 @@ from ._models import (
     num_parameters as num_parameters,
     unflatten as unflatten,
 )
+from ._program import memory_estimate as memory_estimate
 from ._run import TrainingResult as TrainingResult
 from ._server import evaluate as evaluate
 from ._tracking import json_lines as json_lines, tensorboard as tensorboard, wandb as wandb

@@ -10,17 +10,259 @@ by side share a program where they are of one structure.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
+from mrsa_jax._core.arrays import checked_mesh
 from mrsa_jax._core.device import at_once, chosen_form, within_memory
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._memory import COHORTS_IN_AGGREGATION
-from mrsa_jax.federated._run import Run
-from mrsa_jax.federated.programs import Fixed, measured_width, rounds_program, runs_program
+from mrsa_jax.federated._models import check_model
+from mrsa_jax.federated._run import Run, prepared_test
+from mrsa_jax.federated._server import evaluation
+from mrsa_jax.federated.programs import (
+    Fixed,
+    LocalTrainer,
+    held_where_gathered,
+    lowered_cohort_updates,
+    measured_width,
+    rounds_program,
+    runs_program,
+)
+from mrsa_watch._base.errors import check_count, require
+
+# ---- How much memory a training needs, stated before it runs, and how many clients fit a bound.
+#
+# XLA says what local training and evaluation need once they are compiled; that is the compilation
+# which the training then uses. Aggregation is several executables and is counted by its arrays.
+
+# Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and copies of
+# them) that a round of `ring_average` holds at its peak, measured as the growth of the process; and
+# arrays as large as one model (total, mean, step, old and new parameters, optimizer state).
+COHORTS_IN_AGGREGATION = 7
+_MODELS_IN_AGGREGATION = 8
+
+
+class MemoryEstimate(NamedTuple):
+    """What a training needs, beyond what the process held before.
+
+    Attributes:
+        width: Clients side by side; None for what is right for the processor.
+        data_bytes: All clients' samples, the test set, the model: there all the time.
+        training_bytes: Work space and updates of one cohort's local training.
+        aggregation_bytes: Updates, codes and sums of one round.
+        evaluation_bytes: Work space of a test.
+        host_bytes: Reports, and the sums that are kept.
+    """
+
+    width: int | None
+    data_bytes: int
+    training_bytes: int
+    aggregation_bytes: int
+    evaluation_bytes: int
+    host_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that is needed at once."""
+        stages = (self.training_bytes, self.aggregation_bytes, self.evaluation_bytes)
+        return self.data_bytes + self.host_bytes + max(stages)
+
+
+def memory_estimate(
+    model: nn.Module,
+    client_data: ClientData,
+    *,
+    trainer: LocalTrainer,
+    cohort_size: int,
+    width: int | None = None,
+    num_rounds: int = 0,
+    test: Any = None,
+    keep_aggregates: bool = False,
+    mesh: Mesh | None = None,
+    code_dim: int | None = None,
+) -> MemoryEstimate:
+    """State how much memory `train` will need, before it runs.
+
+    Compiles local training (and evaluation); where rounds go by themselves, `train` with the same
+    arguments compiles nothing anew.
+
+    Args:
+        model: Flax module.
+        client_data: All clients' samples.
+        trainer: Local training.
+        cohort_size: Slots of a round.
+        width: Clients side by side; what is right for the processor if None.
+        num_rounds: J, for the reports and the sums that are kept.
+        test: Test inputs and labels, or None.
+        keep_aggregates: As given to `train`.
+        mesh: As given to `train`: what is stated is then the need of each device, its share of
+            the slots and its own copy of the data.
+        code_dim: Coordinates that a client sends, `aggregator.quantizer.padded_dim` where a
+            lattice turns updates; as many as an update has if None.
+
+    Returns:
+        The parts and their `peak_bytes`. Beyond it the process holds JAX, the compiler's own
+        memory, and whatever the caller holds.
+
+    Raises:
+        ConfigurationError: If a number is not positive, or model and data do not fit.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=100)
+        >>> needed = memory_estimate(model, clients, trainer=trainer, cohort_size=2)
+        >>> needed.peak_bytes > needed.data_bytes > 64 * 4 * int(clients.sizes.sum())
+        True
+    """
+    dim = check_model(model, client_data)
+    check_count(cohort_size, "cohort_size")
+    if width is not None:
+        check_count(width, "width")
+    check_count(num_rounds, "num_rounds", "must be an integer from 0", 0)
+    if code_dim is not None:
+        check_count(
+            code_dim, "code_dim", f"must be an integer from {dim}, the update's length", dim
+        )
+    own_test = prepared_test(test, tuple(client_data.inputs.shape[1:]))
+    setting = _Setting(
+        model, client_data, trainer, int(cohort_size), own_test, dim,
+        _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
+        checked_mesh(mesh), dim if code_dim is None else int(code_dim),
+    )  # fmt: skip
+    return setting.estimate(width)
+
+
+@dataclasses.dataclass
+class _Setting:
+    """What the memory of a training depends on."""
+
+    model: nn.Module
+    client_data: ClientData
+    trainer: Any
+    cohort_size: int
+    test: Any
+    dim: int
+    host_bytes: int
+    mesh: Mesh | None
+    code_dim: int
+
+    @property
+    def slots_each(self) -> int:
+        """Slots that one device trains."""
+        return -(-self.cohort_size // (1 if self.mesh is None else self.mesh.size))
+
+    def estimate(self, width: int | None) -> MemoryEstimate:
+        parameters = held_where_gathered(jnp.zeros(self.dim, jnp.float32), self.mesh)
+        cohort = lowered_cohort_updates(
+            self.trainer, parameters, self.client_data, self.cohort_size,
+            mesh=self.mesh, width=width,
+        )  # fmt: skip
+        testing = 0
+        if self.test is not None:
+            testing = _needed(evaluation.lower(self.model, parameters, *self.test))
+        # of the arrays of a cohort one has the updates, all others what becomes of them
+        codes = 4 * self.slots_each * ((COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim)
+        return MemoryEstimate(
+            width=width,
+            data_bytes=_size((self.client_data, self.test, parameters)),
+            training_bytes=_needed(cohort),
+            aggregation_bytes=codes + _MODELS_IN_AGGREGATION * 4 * self.code_dim,
+            evaluation_bytes=testing,
+            host_bytes=self.host_bytes,
+        )
+
+
+def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
+    """Return how many of a run's clients may train side by side; raise if not even one."""
+    check_count(memory_bytes, "memory_bytes")
+    dim = run.parameters.shape[0]
+    setting = _Setting(
+        run.training.model, run.training.client_data, run.training.trainer, run.width, run.test,
+        dim, _of_host(run), mesh, _code_dim(run),
+    )  # fmt: skip
+    return largest_width(int(memory_bytes), setting.slots_each, setting.estimate)
+
+
+def largest_width(memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]) -> int:
+    """Return the largest width found within a bound, from few estimates: each compiles."""
+    one = estimate(1)
+    rule = "must hold the training of one client at a time; needed and given are"
+    require(one.peak_bytes <= memory_bytes, "memory_bytes", rule, one.peak_bytes, memory_bytes)
+    room = memory_bytes - one.data_bytes - one.host_bytes
+    # work space grows at most in proportion to the width
+    width = min(most, max(1, room // max(one.training_bytes, 1)))
+    while width > 1 and estimate(width).peak_bytes > memory_bytes:
+        width //= 2
+    return width
+
+
+def runs_and_width_within(
+    memory_bytes: Any, runs: list[Run], pool: ClientData, mesh: Mesh | None = None
+) -> tuple[int, int]:
+    """Return how many runs train side by side, and how many clients of theirs; or raise.
+
+    Counted from what one client at a time needs: each run adds its model and its cohort's
+    updates, each client its work space.
+    """
+    check_count(memory_bytes, "memory_bytes")
+    slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
+    reports = sum(_of_host(run) for run in runs)
+    setting = _Setting(
+        runs[0].training.model, pool, runs[0].training.trainer, slots, runs[0].test, dim,
+        reports + 4 * dim * len(runs), mesh, max(_code_dim(run) for run in runs),
+    )  # fmt: skip
+    one = setting.estimate(1)
+    largest_width(int(memory_bytes), 1, lambda _: one)
+    updates = 4 * dim * setting.slots_each
+    work = max(one.training_bytes - updates, 1)
+    room = int(memory_bytes) - one.data_bytes - one.host_bytes
+    left = room - max(work, one.aggregation_bytes, one.evaluation_bytes)
+    at_once = min(len(runs), max(1, left // (updates + 4 * dim)))
+    left = room - at_once * (updates + 4 * dim)
+    width = min(at_once * setting.slots_each, max(1, left // work))
+    return at_once, min(width, measured_width(dim))
+
+
+def _code_dim(run: Run) -> int:
+    """Return how many coordinates a client of a run sends: a turned lattice's are padded."""
+    quantizer = getattr(run.training.aggregator, "quantizer", None)
+    return int(getattr(quantizer, "padded_dim", run.parameters.shape[0]))
+
+
+def _needed(lowered: Any) -> int:
+    """Return the bytes of work space and results of a program."""
+    stats = lowered.compile().memory_analysis()
+    if stats is None:  # a processor whose compiler does not say
+        return 0
+    return int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
+
+
+def _of_host(run: Run) -> int:
+    num_rounds, num_clients = run.training.history.cohorts.shape
+    kept = 0 if run.sketch is None else run.sketch.values.nbytes
+    keep = run.training.keep_aggregates
+    return kept + _host_bytes(num_rounds, num_clients, run.parameters.shape[0], keep)
+
+
+def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool) -> int:
+    reports = num_rounds * (5 * num_clients + 16)
+    return reports + (4 * num_rounds * dim if keep_aggregates else 0)
+
+
+def _size(tree: Any) -> int:
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+# ---- When rounds go as one program, how many of them, and what comes back.
 
 _MOST_ROUNDS = 64  # a round that is passed over costs little, but not nothing
 

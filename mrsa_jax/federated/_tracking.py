@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_watch._base.errors import require, writing
-from mrsa_watch._base.extras import needed
+from mrsa_watch._base.errors import needed, require, writing
 
 Metrics = dict[str, Any]
 Callback = Callable[[Metrics], None]

@@ -16,17 +16,11 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._core.arrays import checked_mesh, needs_values, on_device
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
-from mrsa_jax.federated._memory import width_within
-from mrsa_jax.federated._program import Programs
+from mrsa_jax.federated._program import Programs, width_within
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._tracking import Callback
 from mrsa_jax.federated._training import Training
-from mrsa_jax.federated.programs import (
-    Trained,
-    held_where_gathered,
-    replicated,
-    trained_cohort,
-)
+from mrsa_jax.federated.programs import Trained, held_where_gathered, replicated, trained_cohort
 from mrsa_watch._base.errors import require
 
 Advance = Callable[[list[Run], int], None]

@@ -10,5 +10,5 @@ from ._models import (
     harary as harary,
     random_regular as random_regular,
 )
-from ._registry import register as register
 from ._secagg_plus import secagg_plus_parameters as secagg_plus_parameters
+from .registry import register as register

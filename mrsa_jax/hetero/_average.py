@@ -24,7 +24,7 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, range_bounds
-from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows, Span, mapped, spans_of
 from mrsa_jax.hetero._noise import block_noise, largest_change
 from mrsa_jax.hetero._round import (
     Cast,
@@ -37,7 +37,6 @@ from mrsa_jax.hetero._round import (
     update_span,
 )
 from mrsa_jax.hetero._row_kernels import draw_keys
-from mrsa_jax.hetero._spans import Span, mapped, spans_of
 from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortened, stochastic
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step

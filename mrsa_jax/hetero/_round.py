@@ -21,7 +21,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_bound_by_memory, is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows, Span, by_parts, plan_of
 from mrsa_jax.hetero._noise import noisy_row, totals_about
 from mrsa_jax.hetero._row_kernels import (
     block_averages,
@@ -31,7 +31,6 @@ from mrsa_jax.hetero._row_kernels import (
     is_function,
     plain_row,
 )
-from mrsa_jax.hetero._spans import Span, by_parts, plan_of
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import Seeds, ring_sum
 

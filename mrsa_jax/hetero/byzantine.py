@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax._core.arrays import needs_values, on_device, one_program
-from mrsa_jax._core.residues import multiply_wide
+from mrsa_jax._core.prime import multiply_wide
 from mrsa_jax._core.streams import random_words
 from mrsa_watch._base.errors import check_finite, nearest, require
 

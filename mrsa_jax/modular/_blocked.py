@@ -19,8 +19,16 @@ from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Shaped, UInt32
 
 from mrsa_jax._core.device import at_once, multiplies_wide
-from mrsa_jax._core.prime import Field, companion, inverse, multiply, reduce_wide, scale, subtract
-from mrsa_jax._core.residues import residues
+from mrsa_jax._core.prime import (
+    Field,
+    companion,
+    inverse,
+    multiply,
+    reduce_wide,
+    residues,
+    scale,
+    subtract,
+)
 
 _BLOCK = 8  # rows
 # The largest prime p with _BLOCK * h * h + h < 2**24 for residues up to h = p / 2 + 3.

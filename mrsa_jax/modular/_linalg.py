@@ -21,8 +21,7 @@ from jaxtyping import Array, Int32
 from mrsa_jax._core.arrays import as_integers, on_device, one_program
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import chosen_form, is_traced, over_cores, within_memory
-from mrsa_jax._core.prime import PRIMES, inverses, minor_bits
-from mrsa_jax._core.residues import codes, host_residues
+from mrsa_jax._core.prime import PRIMES, codes, host_residues, inverses, minor_bits
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 from mrsa_watch._base.primes import draw_primes, enough_primes
 

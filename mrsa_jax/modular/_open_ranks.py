@@ -16,8 +16,7 @@ from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import chosen_form
-from mrsa_jax._core.prime import field
-from mrsa_jax._core.residues import codes, residues
+from mrsa_jax._core.prime import codes, field, residues
 from mrsa_jax.modular import _blocked
 
 

@@ -20,8 +20,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._core.kernels import launch
-from mrsa_jax._core.prime import Field, companion, scale, subtract, sum_residues
-from mrsa_jax._core.residues import residues
+from mrsa_jax._core.prime import Field, companion, residues, scale, subtract, sum_residues
 
 MOST_COLUMNS = 128
 # The largest prime p with 2 (p - 1)**2 < 2**32: a * b + c * d takes one remainder.

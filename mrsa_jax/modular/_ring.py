@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._core.arrays import one_program
-from mrsa_jax._core.residues import divide_step, is_power_of_two
+from mrsa_jax._core.prime import divide_step, is_power_of_two
 from mrsa_watch._base.errors import check_integer, require
 
 

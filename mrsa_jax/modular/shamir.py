@@ -18,7 +18,7 @@ from jaxtyping import Array, UInt32
 
 from mrsa_jax._core.arrays import on_device, varying_like
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.residues import multiply_wide
+from mrsa_jax._core.prime import multiply_wide
 from mrsa_jax.modular._ring import add, reduce_words, subtract
 from mrsa_watch._base.errors import check_integer, require
 

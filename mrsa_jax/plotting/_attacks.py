@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core import gaussian as _gaussian
-from mrsa_jax.plotting._axes import draw
-from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._names import legend, short
 from mrsa_jax.plotting._style import CHANCE, caption, drawing, scheme_colour, scheme_line, style
+from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:

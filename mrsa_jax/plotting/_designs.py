@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax.plotting._axes import draw
-from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._names import grow, plain
 from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, whole_numbers
+from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._axes import draw
-from mrsa_jax.plotting._chart import ALL, Chart, Line
 from mrsa_jax.plotting._names import legend
 from mrsa_jax.plotting._style import caption, drawing, scheme_colour, whole_numbers
+from mrsa_jax.plotting.chart import ALL, Chart, Line, draw
 from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.html import number
 

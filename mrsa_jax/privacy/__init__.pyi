@@ -4,6 +4,7 @@ from ._audit import audit as audit, audit_steps as audit_steps
 from ._audit_found import Audit as Audit, Gate as Gate
 from ._certificate import certificate as certificate
 from ._clients import client_privacy as client_privacy
+from ._coalitions import integer_weights as integer_weights
 from ._collusion import CollusionRisk as CollusionRisk, collusion_risk as collusion_risk
 from ._distinguish import (
     Distinguishability as Distinguishability,
@@ -24,4 +25,3 @@ from ._strong import (
 from ._trajectory import weak_privacy_trajectory as weak_privacy_trajectory
 from ._unweighted import unweighted_group as unweighted_group
 from ._weak import weak_privacy as weak_privacy
-from ._weights import integer_weights as integer_weights

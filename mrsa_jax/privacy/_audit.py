@@ -11,12 +11,11 @@ import numpy as np
 from mrsa_jax._core.arrays import host_array
 from mrsa_jax.privacy._audit_found import HIDDEN, Audit, Joining
 from mrsa_jax.privacy._audit_hidden import Hidden, Noise, is_feasible
-from mrsa_jax.privacy._coalitions import log_without
+from mrsa_jax.privacy._coalitions import as_history, as_log, log_without
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
-from mrsa_jax.privacy._weights import as_history, as_log
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs import ParticipationLog
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among
-from mrsa_jax.privacy._weights import as_history
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable

@@ -23,8 +23,8 @@ from mrsa_jax._core.prime import minor_bits
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import as_key, host_generator
 from mrsa_jax.modular import rank_trajectory
+from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._exposure import first_exposure
-from mrsa_jax.privacy._weights import as_history
 from mrsa_jax.privacy.solver import Progress, reduced_echelon, residues_of
 from mrsa_watch._base.errors import check_number, check_size, require
 from mrsa_watch._base.primes import draw_primes, enough_primes

@@ -18,8 +18,15 @@ from jaxtyping import Array, Bool, Float64
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.modular import rank_trajectory
-from mrsa_jax.privacy._exposure import first_exposure
-from mrsa_jax.privacy._exposure_wide import ROWS, first_rounds, fits, gram_of, parts_of, piece
+from mrsa_jax.privacy._exposure import (
+    ROWS,
+    first_exposure,
+    first_of_wide,
+    fits,
+    gram_of,
+    parts_of,
+    piece,
+)
 from mrsa_watch._base.errors import require
 
 # ---- Orthonormal rows by matrix products: what leverage is read from, for all rounds at once.
@@ -256,7 +263,7 @@ class Wide:
         if fits(history):
             exact = plain * ~(is_noisy[:, None] | is_noisy[None, :])
             ranks = np.asarray(rank_trajectory(exact.astype(np.int64)))
-            self._first = first_rounds(quiet, exact)
+            self._first = first_of_wide(quiet, exact)
         else:
             ranks = np.asarray(rank_trajectory(quiet))
             self._first = np.asarray(first_exposure(quiet))

@@ -19,8 +19,7 @@ from jaxtyping import Array
 from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import at_once, in_order, is_traced
-from mrsa_jax._core.prime import PRIMES, fields
-from mrsa_jax._core.residues import codes, host_residues, residues
+from mrsa_jax._core.prime import PRIMES, codes, fields, host_residues, residues
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._curve import WeakPrivacyTrajectory, certify
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.residues import is_power_of_two
+from mrsa_jax._core.prime import is_power_of_two
 from mrsa_jax.protocol._primitives import KeyPair, chacha20_stream, pad_seed
 from mrsa_jax.secagg import SegmentPlan
 

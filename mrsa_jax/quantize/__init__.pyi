@@ -5,10 +5,11 @@ from ._lattice import (
     shortened as shortened,
 )
 from ._noise import RingNoise as RingNoise
-from ._ranges import ClipRule as ClipRule, following_range as following_range
 from ._stochastic import (
+    ClipRule as ClipRule,
     Quantizer as Quantizer,
     StochasticQuantizer as StochasticQuantizer,
+    following_range as following_range,
     stochastic as stochastic,
 )
 from .budgets import budget as budget, required_modulus_bits as required_modulus_bits

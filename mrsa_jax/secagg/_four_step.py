@@ -30,13 +30,12 @@ from mrsa_jax.modular.shamir import (
     words_of_limbs,
 )
 from mrsa_jax.secagg._aggregator_state import admitted, heeded, signing
-from mrsa_jax.secagg._checks import check_setting, padded_length
 from mrsa_jax.secagg._conditions import unmasking_risk
 from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, judged
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
 from mrsa_jax.secagg._round_costs import round_costs
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
-from mrsa_jax.secagg._types import Seeds, SegmentPlan
+from mrsa_jax.secagg._types import Seeds, SegmentPlan, check_setting, padded_length
 from mrsa_watch._base.errors import require
 
 # First nonce word of a derivation, after those of `_seeds`: secret keys and sharing polynomials.

@@ -17,10 +17,9 @@ from mrsa_jax._core.arrays import varying_like
 from mrsa_jax._core.chacha20 import TILE, keystream_words, woven
 from mrsa_jax._core.device import at_once, chosen_form, is_traced, num_programs, within_memory
 from mrsa_jax._core.kernels import launch
-from mrsa_jax._core.residues import is_power_of_two
+from mrsa_jax._core.prime import is_power_of_two
 from mrsa_jax._core.status import Status
 from mrsa_jax.modular import Ring, add, ring_of, ring_sum_over, subtract
-from mrsa_jax.secagg._checks import padded_length
 from mrsa_jax.secagg._pad_tables import (
     PAIR_PAD,
     SELF_PAD,
@@ -35,7 +34,7 @@ from mrsa_jax.secagg._pad_tables import (
     table_of,
     tallied,
 )
-from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan
+from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan, padded_length
 
 # ---- A padded round in one launch on NVIDIA GPUs (Pallas, through Triton).
 #

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._core.residues import multiply_wide
+from mrsa_jax._core.prime import multiply_wide
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, reduce_words, subtract
 from mrsa_jax.secagg._types import Seeds

@@ -23,13 +23,20 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import at_once, chosen_form, is_traced, map_tiles, start_over_cores
-from mrsa_jax._core.residues import is_power_of_two, words_per_residue
+from mrsa_jax._core.prime import is_power_of_two, words_per_residue
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, ring_of, ring_sum_over
-from mrsa_jax.secagg._checks import nonce_word, padded_length
 from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
 from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of
-from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
+from mrsa_jax.secagg._types import (
+    Block,
+    RingResult,
+    Seeds,
+    SegmentPlan,
+    edge_rows,
+    nonce_word,
+    padded_length,
+)
 from mrsa_watch._base.errors import require
 
 Fidelity = Literal["array", "sets"]

@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import needs_values
-from mrsa_jax._core.residues import words_per_residue
+from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._aggregator_state import admitted, memberships

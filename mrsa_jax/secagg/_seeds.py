@@ -18,8 +18,7 @@ from jaxtyping import Array, UInt32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.modular import chacha20_columns
-from mrsa_jax.secagg._checks import nonce_word, padded_length
-from mrsa_jax.secagg._types import Seeds
+from mrsa_jax.secagg._types import Seeds, nonce_word, padded_length
 from mrsa_watch._base.errors import require
 
 _TAG = b"mrsa_jax secagg key material v1\x00"

@@ -7,15 +7,19 @@ plan of many. The same plan drives the array simulation and the real protocol.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from mrsa_jax._core.arrays import host_array
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
+from mrsa_jax.secagg._conditions import check_round
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief
 
@@ -183,3 +187,127 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
 def edge_rows(first: np.ndarray, second: np.ndarray, num_participants: int) -> np.ndarray:
     low, high = np.minimum(first, second), np.maximum(first, second)
     return (low * num_participants - low * (low + 1) // 2 + high - low - 1).astype(np.int32)
+
+
+# ---- Few array shapes where sizes vary from round to round, so that little is compiled.
+
+# ---- Checks of a round's arguments, the same for real messages and for arrays.
+
+_LEAST, _STEPS = 8, 8
+
+
+def padded_length(count: int) -> int:
+    """Return the next of the lengths of which there are eight to each doubling, from 8 on.
+
+    Examples:
+        >>> [padded_length(count) for count in (0, 8, 9, 17, 100, 1000)]
+        [8, 8, 9, 18, 104, 1024]
+    """
+    step = max(1, (1 << max(count - 1, 0).bit_length()) // (2 * _STEPS))
+    return max(_LEAST, -(-count // step) * step)
+
+
+# ---- Checks of a round's arguments, the same for real messages and for arrays.
+
+
+class RoundSetting(NamedTuple):
+    """A checked round: who shares with whom, who is there, what is summed.
+
+    Attributes:
+        graph: bool[n, n].
+        survivors: bool[5, n], V0 to V4.
+        thresholds: int32[n].
+        inputs: uint32[n, d].
+        plan: Blocks of the round.
+        number: Of the round.
+    """
+
+    graph: np.ndarray
+    survivors: np.ndarray
+    thresholds: np.ndarray
+    inputs: np.ndarray
+    plan: SegmentPlan
+    number: int
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes that tell apart who shares with whom, at which thresholds, in which blocks.
+
+        Mixed into what a round's secrets come from, so that one seed gives other secrets where
+        they would be shared or used in another way.
+        """
+        blocks = [(block.members, block.start, block.stop, block.modulus) for block in self.plan]
+        edges = np.packbits(np.triu(self.graph)).tobytes()
+        text = repr((len(self.graph), self.thresholds.tolist(), blocks)).encode()
+        return hashlib.sha256(hashlib.sha256(text).digest() + edges).digest()
+
+
+def check_setting(
+    inputs: Any, adjacency: Any, survivors: Any, thresholds: Any,
+    modulus_bits: Any, modulus: Any, plan: Any, round_index: Any,
+) -> RoundSetting:  # fmt: skip
+    """Return what a round is given, or raise."""
+    graph, alive, limits = check_round(adjacency, survivors, thresholds)
+    values, blocks = _check_inputs(inputs, len(graph), modulus_bits, modulus, plan)
+    number = check_integer(round_index, "round_index", 0, 2**32 - 1)
+    return RoundSetting(graph, alive, limits, values, blocks, number)
+
+
+def _check_inputs(
+    inputs: Any, num_clients: int, modulus_bits: Any, modulus: Any, plan: Any
+) -> tuple[np.ndarray, SegmentPlan]:
+    """Return uint32[n, d] and the checked plan; d is where the plan's last block ends."""
+    values = host_array(inputs, "inputs")
+    exact = np.issubdtype(values.dtype, np.integer)
+    require(exact, "inputs", "must hold integers", str(values.dtype))
+    require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)
+    require(values.size > 0, "inputs", "must not be empty", values.shape)
+    rule = "must have a row for each client"
+    require(len(values) == num_clients, "inputs", rule, len(values), num_clients)
+    if plan is None:
+        ring = _check_ring(modulus_bits, modulus)
+        _check_range(values, ring, "")
+        values = values.astype(np.uint32, copy=False)
+        return values, complete_plan(num_clients, values.shape[1], ring)
+    rule = "must be given without `modulus_bits` and `modulus`: each block has its own ring"
+    alone = modulus_bits is None and modulus is None
+    require(alone, "plan", rule, modulus_bits, modulus)
+    checked = segment_plan(plan, num_clients)
+    width = max(block.stop for block in checked)
+    fits = values.shape[1] >= width
+    require(fits, "inputs", "must have a column for each coordinate", values.shape[1], width)
+    for number, block in enumerate(checked):
+        part = values[list(block.members), block.start : block.stop]
+        _check_range(part, block.modulus, f" of block {number}")
+    return values[:, :width].astype(np.uint32, copy=False), checked
+
+
+def nonce_word(value: Any, name: str) -> Any:
+    """Return a number of a round or a block as its word in nonces, or raise for one of 2**32 on.
+
+    Arrays of JAX of up to 32 bits, and traced ones, are words by themselves.
+    """
+    is_traced = isinstance(value, jax.core.Tracer)
+    if is_traced or (isinstance(value, jax.Array) and value.dtype.itemsize <= 4):
+        return value.astype(jnp.uint32)
+    values = np.asarray(value)
+    rule = "must be an integer in [0, 2**32)"
+    require(values.dtype.kind in "iu", name, rule, value)
+    require(bool(((values >= 0) & (values < 2**32)).all()), name, rule, value)
+    return values.astype(np.uint32)
+
+
+def _check_ring(modulus_bits: Any, modulus: Any) -> int:
+    """Return R from exactly one of b, for 2**b, and R itself."""
+    rule = "must be given, or else `modulus`, and not both"
+    require((modulus_bits is None) != (modulus is None), "modulus_bits", rule, modulus_bits,
+            modulus)  # fmt: skip
+    if modulus is not None:
+        return check_modulus(modulus)
+    return 2 ** check_integer(modulus_bits, "modulus_bits", 1, 32)
+
+
+def _check_range(values: np.ndarray, modulus: int, where: str) -> None:
+    rule = f"must lie in [0, {modulus}), the ring's residues{where}"
+    inside = values.min() >= 0 and values.max() < modulus
+    require(bool(inside), "inputs", rule, int(values.min()), int(values.max()))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mrsa_jax._core.flags import IS_SHARE, Seed, Several, Whole, Within
-from mrsa_jax.availability._registry import Model
+from mrsa_jax.availability.registry import Model
 from mrsa_jax.study._config import PopulationConfig, check_sizes, parse_scheme
 from mrsa_watch._base.errors import POSITIVE, require
 from mrsa_watch._base.html import Shown

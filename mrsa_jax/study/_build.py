@@ -14,8 +14,8 @@ from mrsa_jax import availability, data, dp, federated, quantize, secagg, select
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.streams import Stream, as_key, fold
-from mrsa_jax.availability._registry import Model
-from mrsa_jax.graphs._registry import Graph
+from mrsa_jax.availability.registry import Model
+from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.study._config import (
     DataConfig,
     PopulationConfig,

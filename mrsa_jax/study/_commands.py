@@ -32,7 +32,7 @@ from mrsa_jax._core.flags import (
     Within,
 )  # fmt: skip
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.availability._registry import Model
+from mrsa_jax.availability.registry import Model
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import check_unset, validate_graph
 from mrsa_watch._base.errors import require

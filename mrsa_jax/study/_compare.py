@@ -12,7 +12,7 @@ from mrsa_jax import selection
 from mrsa_jax._core.selector import check_selector
 from mrsa_jax.study import _accessor, _build, _cite, _trial
 from mrsa_jax.study._accessor import find_schemes
-from mrsa_jax.study._variables import (
+from mrsa_jax.study._simulate_points import (
     EVERYTHING,
     coordinates,
     known_of,

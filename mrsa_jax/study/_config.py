@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 
 from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.availability._registry import Model
-from mrsa_jax.graphs._registry import Graph
+from mrsa_jax.availability.registry import Model
+from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._tables import (

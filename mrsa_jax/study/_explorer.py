@@ -14,10 +14,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax.plotting._chart import ALL
 from mrsa_jax.plotting._points import QUANTITIES, heading, shown_scale
-from mrsa_jax.study import _chart_look
-from mrsa_jax.study._chart_look import Series, asset
+from mrsa_jax.plotting.chart import ALL
+from mrsa_jax.study import _page
+from mrsa_jax.study._page import Series, asset
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.html import number, tidy
@@ -70,12 +70,12 @@ def explorer(table: pd.DataFrame, names: Sequence[str]) -> Explorer:
     shown = table.head(_MOST_ROWS)
     labels = [str(one) for one in shown["scheme"]] if "scheme" in shown else [ALL]
     series = [Series(label, is_scheme="scheme" in shown) for label in dict.fromkeys(labels)]
-    places = _chart_look.places(series)
+    places = _page.places(series)
     charts = cost_charts(shown, names, "scheme" if "scheme" in shown else None)
     plots = "".join(drawn(chart, places) for chart in charts.values())
-    legend = _chart_look.keys(series, is_switch=False) if plots else ""
+    legend = _page.keys(series, is_switch=False) if plots else ""
     content = f'<div class="pictures">{plots}</div>{legend}' + _rows(table, names)
-    look = f"\n{asset('chart.css')}{_chart_look.day_colours(series)}"
+    look = f"\n{asset('chart.css')}{_page.day_colours(series)}"
     style = f"\n{asset('notebook.css')}#ID {{ {look} }}"
     return Explorer(_with_script(content, style, f"\n{asset('chart.js')}" * bool(plots)))
 

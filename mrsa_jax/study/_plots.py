@@ -24,10 +24,9 @@ from mrsa_jax.plotting._attacks import (
     spoken,
 )
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
-from mrsa_jax.plotting._axes import draw
-from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._style import CHANCE
-from mrsa_jax.study._chart_look import Series
+from mrsa_jax.plotting.chart import Chart, draw
+from mrsa_jax.study._page import Series
 from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_watch._base.errors import ConfigurationError, writing
 from mrsa_watch._base.html import number

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tyro
 
-from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
+from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study import _points, _summary
-from mrsa_jax.study._chart_look import Series, legend
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import (
     Section,
+    Series,
     charts_section,
     data_table,
     figures_section,
+    legend,
     opening,
     page,
     papers_section,

@@ -8,10 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, WEAK, exposure_chart, privacy_chart
-from mrsa_jax.plotting._chart import Chart
+from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study import _report
-from mrsa_jax.study._chart_look import Series, legend
-from mrsa_jax.study._page import Section, charts_section, data_table, opening, paragraphs, verdicts
+from mrsa_jax.study._page import (
+    Section,
+    Series,
+    charts_section,
+    data_table,
+    legend,
+    opening,
+    paragraphs,
+    verdicts,
+)
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
 

@@ -13,16 +13,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._core.papers import from_papers
-from mrsa_jax.plotting._chart import Chart, Line
 from mrsa_jax.plotting._study import FIGURES
+from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.study import _report
-from mrsa_jax.study._chart_look import Series, badge, legend
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import (
     Section,
+    Series,
+    badge,
     data_table,
     figures_section,
+    legend,
     opening,
     paragraphs,
     verdicts,

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._axes import draw
-from mrsa_jax.plotting._chart import Chart
 from mrsa_jax.plotting._points import (
     QUANTITIES,
     Quantity,
@@ -20,13 +18,16 @@ from mrsa_jax.plotting._points import (
     points_chart,
     shown_scale,
 )
-from mrsa_jax.study import _chart_look, _points, _report
-from mrsa_jax.study._chart_look import Series, keys, legend
+from mrsa_jax.plotting.chart import Chart, draw
+from mrsa_jax.study import _page, _points, _report
 from mrsa_jax.study._explorer import linked
 from mrsa_jax.study._page import (
     Section,
+    Series,
     charts_section,
     data_table,
+    keys,
+    legend,
     opening,
     paragraphs,
     settings_section,
@@ -282,7 +283,7 @@ def _found(results: xr.Dataset, table: pd.DataFrame) -> tuple[list[Section], lis
     series = sweep_series(
         table, names, hue, are_schemes=hue in _points.columns_of(results, "scheme")
     )
-    places = _chart_look.places(series)
+    places = _page.places(series)
     seeds = _points.columns_of(results, "seed")
     settings = [name for name in names if name not in seeds] or list(names)
     pooled, spans = over_seeds(table, names, [name for name in seeds if name not in (x, hue)])

@@ -31,10 +31,15 @@ from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._runner import Machine
-from mrsa_jax.study._simulate_points import stated_memory
+from mrsa_jax.study._simulate_points import (
+    EVERYTHING,
+    coordinates,
+    known_before,
+    stated_memory,
+    study_variables,
+)
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._training_setting import segments_of
-from mrsa_jax.study._variables import EVERYTHING, coordinates, known_before, study_variables
 from mrsa_watch._base.errors import check_known
 
 if TYPE_CHECKING:

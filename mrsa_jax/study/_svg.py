@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._chart import FEW, Chart, Line
+from mrsa_jax.plotting.chart import FEW, Chart, Line
 from mrsa_watch._base.html import number, shown, tidy
 
 _MOST_TICKS = 6

@@ -25,7 +25,7 @@ from mrsa_jax._core.flags import (
     Whole,
     Within,
 )  # fmt: skip
-from mrsa_jax.graphs._registry import Graph
+from mrsa_jax.graphs.registry import Graph
 from mrsa_watch._base.errors import POSITIVE, require
 from mrsa_watch._base.html import Shown
 

@@ -21,8 +21,8 @@ from mrsa_jax.study._config import DataConfig, ResourceConfig, TrainConfig, sche
 from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable
+from mrsa_jax.study._simulate_points import history_variables, known_of, of_point
 from mrsa_jax.study._training import train_points
-from mrsa_jax.study._variables import history_variables, known_of, of_point
 
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {

@@ -25,6 +25,14 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
+from mrsa_jax.study._simulate_points import (
+    EVERYTHING,
+    coordinates,
+    known_before,
+    known_of,
+    nan_if_negative,
+    study_variables,
+)
 from mrsa_jax.study._training_setting import (
     Played,
     Setting,
@@ -34,14 +42,6 @@ from mrsa_jax.study._training_setting import (
     setting_of,
     shared_training,
     training_of,
-)
-from mrsa_jax.study._variables import (
-    EVERYTHING,
-    coordinates,
-    known_before,
-    known_of,
-    nan_if_negative,
-    study_variables,
 )
 
 if TYPE_CHECKING:

@@ -88,8 +88,8 @@ def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
 
 def _print_tables(saved: SavedReproduction) -> None:
     """Print the claims (of whole papers those that differ), then one table over all items."""
+    from mrsa_papers._driver import SUMMARY_HEADINGS, summary_cells, totals
     from mrsa_papers._summary import judged, summary
-    from mrsa_papers._words import SUMMARY_HEADINGS, summary_cells, totals
 
     config = saved.config
     are_all_shown = bool(config.targets) and all("." in word for word in config.targets)

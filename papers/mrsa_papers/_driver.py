@@ -12,20 +12,165 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mrsa_jax.study import Progress, _store, report
+from mrsa_jax.study._progress import Notes
 from mrsa_papers import _folder as folder
 from mrsa_papers._catalog import ITEMS
 from mrsa_papers._config import ReproduceConfig, Target, check_targets, item_config
 from mrsa_papers._folder import Made
-from mrsa_papers._overall import Overall
-from mrsa_papers._summary import Standing, judged, summary, verdicts
-from mrsa_papers._words import markdown
+from mrsa_papers._summary import Standing, SummaryRow, judged, summary, verdicts
 from mrsa_papers.harness import Check, Context, Found, Item, Row, rows_to_frame, substitution
-from mrsa_papers.harness._items import on_other_data
+from mrsa_papers.harness._items import VERDICTS, on_other_data
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
+
+# ---- How far a run of many items is, and how long the rest will take.
+#
+# What is left is estimated from what each item usually takes, scaled by how this machine did.
+
+
+class Overall:
+    """Passes the progress of items on, and says how many are done and what is left."""
+
+    def __init__(self, progress: Progress, usual: Mapping[Target, float]) -> None:
+        """Begin.
+
+        Args:
+            progress: Where everything is reported to.
+            usual: What each item to be made usually takes, in seconds.
+        """
+        self._progress = progress
+        self._usual = dict(usual)
+        self._count = len(usual)
+        self._took = self._should_have_taken = 0.0
+        self._target: Target | None = None
+        self._start = time.perf_counter()
+        if usual:
+            self.say(f"{len(usual)} items to make, about {duration(sum(usual.values()))}")
+
+    def begin(self, target: Target) -> None:
+        """Begin an item."""
+        self._target, self._start = target, time.perf_counter()
+
+    def end(self, words: str) -> None:
+        """End the item, saying what became of it."""
+        if self._target is None:
+            return
+        seconds = time.perf_counter() - self._start
+        self._took += seconds
+        self._should_have_taken += self._usual.pop(self._target)
+        name, done = ".".join(self._target), self._count - len(self._usual)
+        self._target = None
+        rest = f"; about {duration(self.seconds_left())} left" if self._usual else ""
+        self.say(f"{done} of {self._count} done: {name}, {words}, {seconds:.1f} s{rest}")
+
+    def seconds_left(self) -> float:
+        """Return how long the items that are not done will take."""
+        own = 0.0 if self._target is None else self._usual[self._target]
+        ratio = (self._took + 10) / (self._should_have_taken + 10)  # at first as usual
+        gone = 0.0 if self._target is None else time.perf_counter() - self._start
+        return ratio * (sum(self._usual.values()) - own) + max(ratio * own - gone, 0.0)
+
+    def stage(self, name: str, total: int) -> None:
+        """Begin a stage of the item."""
+        self._progress.stage(name, total)
+
+    def update(self, done: int, total: int) -> None:
+        """Say how many steps of the stage are done."""
+        if isinstance(self._progress, Notes):
+            number = self._count - len(self._usual) + 1
+            left = duration(self.seconds_left())
+            self._progress.note(f"item {number} of {self._count}, about {left} left in all")
+        self._progress.update(done, total)
+
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
+        if isinstance(self._progress, Notes):
+            self._progress.say(text)
+
+    def note(self, text: str) -> None:
+        """Show beside the stage what is true for now."""
+        if isinstance(self._progress, Notes):
+            self._progress.note(text)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Examples:
+        >>> duration(40.0), duration(400.0), duration(9000.0)
+        ('40 s', '7 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+# ---- A reproduction's summary and claims as rows of words, and as Markdown.
+
+SUMMARY_HEADINGS = ("Paper", "Item", "What", "Verdicts", "Seconds", "Data")
+CLAIM_HEADINGS = ("Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why it differs", "Note")
+
+
+def claim_cells(made: Made, config: ReproduceConfig) -> list[tuple[str, ...]]:
+    """Return a row for each claim of an item, as `CLAIM_HEADINGS` names its cells."""
+    return [
+        (c.claim, c.paper, c.ours, c.tolerance, c.verdict, one.why, c.note)
+        for one in judged(made, config)
+        for c in (one.check,)
+    ]
+
+
+def summary_cells(row: SummaryRow) -> tuple[str, ...]:
+    """Return a row's cells, as `SUMMARY_HEADINGS` names them."""
+    return (row.paper, row.item, row.title, row.verdicts, f"{row.seconds:.1f}", row.data)
+
+
+def totals(rows: Sequence[SummaryRow]) -> str:
+    """Say in one line how all items fared, those on other data than the paper's apart.
+
+    Examples:
+        >>> totals([])
+        '0 items, 0 claims: 0 reproduced, 0 paper errs, 0 differ (0 not expected), in 0 s'
+    """
+    counts = [sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)]
+    right, other, read, silent, wrong, open_, differ = counts
+    missed = sum(row.unexpected for row in rows)
+    apart = f" {other} hold on data in place of the paper's," if other else ""
+    hang = f" {read} hang on our reading," if read else ""
+    hang += f" {silent} on what the paper does not state," if silent else ""
+    between = f" {open_} undecided," if open_ else ""
+    missing = sum(row.verdicts == "no data" for row in rows)
+    seconds = sum(row.seconds for row in rows)
+    return (
+        f"{len(rows)} items, {sum(counts)} claims: {right} reproduced,{apart}{hang} "
+        f"{wrong} paper errs,{between} {differ} differ ({missed} not expected), in {seconds:.0f} s"
+        + (f"; {missing} items have no data" if missing else "")
+    )
+
+
+def markdown(items: Sequence[Made], config: ReproduceConfig) -> str:
+    """Return the summary and all claims as Markdown."""
+    rows = summary(items, config)
+    claims = [(made.name, *cells) for made in items for cells in claim_cells(made, config)]
+    return (
+        f"{totals(rows)}.\n\n"
+        + _markdown_table(SUMMARY_HEADINGS, map(summary_cells, rows))
+        + "\n"
+        + _markdown_table(("Item", *CLAIM_HEADINGS), claims)
+    )
+
+
+def _markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in lines
+    )
+
+
+# ---- The one driver: remake the items that are asked for, and write them with their verdicts.
 
 
 @dataclasses.dataclass(frozen=True)

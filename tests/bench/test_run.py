@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import bench
-from mrsa_jax.bench import _harness, _random_clients, _rank, _rounds, _run, _selection, _topics
+from mrsa_jax.bench import _harness, _random_clients, _rank, _rounds, _run, _selection
 from mrsa_jax.cli import main
 from mrsa_watch._base.errors import ConfigurationError
 
@@ -30,11 +30,11 @@ def _broken() -> bench.Measurement:
 @pytest.fixture
 def cases(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [
-        _topics.Case("good", _measure),
-        _topics.Case("wrong", _wrong),
-        _topics.Case("broken", _broken, "pfl"),
-        _topics.Case("absent", _measure, "flower"),
-        _topics.Case("last", _measure),
+        _harness.Case("good", _measure),
+        _harness.Case("wrong", _wrong),
+        _harness.Case("broken", _broken, "pfl"),
+        _harness.Case("absent", _measure, "flower"),
+        _harness.Case("last", _measure),
     ]
     monkeypatch.setattr(_run, "cases_of", lambda topic, quick: found)
     here = {"pfl": pathlib.Path("python"), "flower": None}
@@ -138,7 +138,7 @@ def test_a_wrong_result_fails_the_run(
 
     # what the command sets for JAX is taken back
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
-    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [_topics.Case("one", wrong)])
+    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [_harness.Case("one", wrong)])
     assert main(["bench", "rank"]) == 1
     assert "wrong: rank, one: 1 is not 2" in " ".join(capsys.readouterr().err.split())
     assert main(["bench", "rank", "--json"]) == 1

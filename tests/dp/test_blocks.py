@@ -13,7 +13,7 @@ from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, hetero
-from mrsa_jax.dp._composed import BlockMechanism
+from mrsa_jax.dp._mechanism import BlockMechanism
 
 _layout = functools.cache(
     lambda: hetero.segment_layout("mc", [2, 2, 3], [3, 5, 9], dim=3, modulus_bits=12)

@@ -282,7 +282,7 @@ def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
         empty = P.copy()
         empty[:, 2] = False
         assert mj.dp.ledger(empty, mechanism=ring).epsilon(1e-6)[2] == 0
-        monkeypatch.setattr("mrsa_jax.dp._composed.at_once", lambda *_: 2)
+        monkeypatch.setattr("mrsa_jax.dp._mechanism.at_once", lambda *_: 2)
         np.testing.assert_array_equal(told.epsilon([1e-6, 1e-3]), both)
         monkeypatch.undo()
     misuse = {

@@ -17,7 +17,7 @@ import mrsa_jax as mj
 from mrsa_jax._core.arrays import checked_mesh
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.federated import programs
-from mrsa_jax.federated._memory import MemoryEstimate, largest_width
+from mrsa_jax.federated._program import MemoryEstimate, largest_width
 
 _MODEL = mj.federated.logistic(10)
 

@@ -7,7 +7,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.residues import words_per_residue
+from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax.modular import (
     add,
     check_modulus,

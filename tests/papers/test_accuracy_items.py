@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 import mrsa_jax as mj
 from mrsa_papers import ITEMS, ReproduceConfig, check_targets, remake, run_and_save
+from mrsa_papers._driver import totals
 from mrsa_papers._summary import summary
-from mrsa_papers._words import totals
 from mrsa_papers.harness import (
     Check,
     Context,

@@ -19,9 +19,9 @@ from inside import function_of, inside
 import mrsa_jax as mj
 import mrsa_papers
 from mrsa_papers import ITEMS, ReproduceConfig, check_targets, echelon_estimate, remake
+from mrsa_papers._driver import totals
 from mrsa_papers._folder import Made
 from mrsa_papers._summary import standing, summary
-from mrsa_papers._words import totals
 from mrsa_papers.harness import (
     Check,
     Context,

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import mrsa_jax as mj
 from mrsa_jax._core.streams import fold
-from mrsa_jax.data._clients import client_data
+from mrsa_jax.data._dataset import client_data
 from mrsa_papers import remake
 from mrsa_papers.harness import Context, Found
 

@@ -13,8 +13,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from mrsa_jax import ConfigurationError, plotting
-from mrsa_jax.plotting._axes import interleave
 from mrsa_jax.plotting._study import plot
+from mrsa_jax.plotting.chart import interleave
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
 

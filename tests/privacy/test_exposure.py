@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.prime import PRIMES, fields
-from mrsa_jax._core.residues import residues
+from mrsa_jax._core.prime import PRIMES, fields, residues
 from mrsa_jax.privacy import _exposure_kernel, first_exposure, strong_privacy_trajectory
 from mrsa_jax.privacy._exposure_xla import first_rounds
 

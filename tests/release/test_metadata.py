@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 import mrsa_jax
 import mrsa_watch
-from mrsa_watch._base.extras import EXTRAS, how_to_install
+from mrsa_watch._base.errors import EXTRAS, how_to_install
 from mrsa_watch.flower import _version as flower
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from mrsa_jax.plotting._chart import Chart, Line
-from mrsa_jax.study._chart_look import (
+from mrsa_jax.plotting.chart import Chart, Line
+from mrsa_jax.study._page import (
     Series,
     badge,
     colours,

@@ -13,7 +13,7 @@ import xarray as xr
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.graphs._registry import BUILT_IN as GRAPHS
+from mrsa_jax.graphs.registry import BUILT_IN as GRAPHS
 from mrsa_jax.study import SecaggConfig, _cite
 from mrsa_jax.study._cite import PAPERS
 

@@ -14,7 +14,7 @@ import importlib.util
 import threading
 from typing import Any
 
-from mrsa_watch._base.extras import how_to_install
+from mrsa_watch._base.errors import how_to_install
 
 if importlib.util.find_spec("nvflare") is None:
     raise ImportError(

@@ -1,15 +1,13 @@
 from ._cohort import (
     LocalTrainer as LocalTrainer,
     cohort_updates as cohort_updates,
-    measured_width as measured_width,
-    shuffled as shuffled,
-)
-from ._mesh import (
     gathered as gathered,
     held_where_gathered as held_where_gathered,
     lowered_cohort_updates as lowered_cohort_updates,
+    measured_width as measured_width,
     replicated as replicated,
     sharded as sharded,
+    shuffled as shuffled,
     trained_cohort as trained_cohort,
 )
 from ._rounds import (

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from mrsa_jax._core.residues import host_residues
+from mrsa_jax._core.prime import host_residues
 from mrsa_watch._base.primes import draw_primes
 
 

@@ -14,7 +14,7 @@ from mrsa_jax import availability, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.graphs._registry import Graph
+from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg.failures import RareRate
 from mrsa_jax.study._commands import SecaggConfig

@@ -11,7 +11,7 @@ import numpy as np
 
 from mrsa_jax import protocol, secagg
 from mrsa_jax._core.status import Status
-from mrsa_jax.graphs._registry import Graph
+from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.secagg._aggregator_state import heeded, signing
 from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._findings import Findings

@@ -30,8 +30,7 @@ from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study._runner import Runner
 from mrsa_jax.study.sweeps._engine import Count, Plan, compute
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
-from mrsa_watch._base.errors import ConfigurationError, MrsaError, require
-from mrsa_watch._base.extras import needed
+from mrsa_watch._base.errors import ConfigurationError, MrsaError, needed, require
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -19,8 +19,7 @@ import numpy as np
 from mrsa_jax import Status, data, federated, graphs, quantize, secagg, selection
 from mrsa_jax.availability import independent, independent_steps
 from mrsa_papers.ccesa._theory import step_rate
-from mrsa_papers.harness._context import Context
-from mrsa_papers.harness._experiment import Experiment, Split, tests_of
+from mrsa_papers.harness._context import Context, Experiment, Split, tests_of
 
 _LEVELS = 2**16
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from mrsa_jax import data, federated, hetero
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
-from mrsa_papers.harness._experiment import Experiment, tests_of
+from mrsa_papers.harness._context import Experiment, tests_of
 from mrsa_papers.harness._figures import draw_seed_curves
 from mrsa_papers.harness._intervals import Interval, bands, difference, every, late_by
 from mrsa_papers.heterosag import _training as training

@@ -16,8 +16,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, hetero
 from mrsa_jax._core.arrays import on_device
-from mrsa_papers.harness._context import Context
-from mrsa_papers.harness._experiment import Experiment, Split
+from mrsa_papers.harness._context import Context, Experiment, Split
 
 NUM_CLIENTS = 20
 GROUP_SIZE = 4

@@ -174,7 +174,7 @@ ROWS: dict[str, Row] = {
     ),
     "motion": Row(
         "Least squares against motion, T and the window's length (not in the paper)", 100, 10,
-        "motion.error_against_motion", "motion.draw_motion", ANY,
+        "attacks.error_against_motion", "attacks.draw_motion", ANY,
     ),
     "exposure": Row(
         "Who was predicted exposed is who was recovered (not in the paper)", 90, 16,

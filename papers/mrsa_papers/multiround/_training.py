@@ -17,8 +17,14 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, quantize, secagg, selection
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_papers.harness._context import RATES, Context, rows_to_frame, schemes_for
-from mrsa_papers.harness._experiment import Experiment, tests_of
+from mrsa_papers.harness._context import (
+    RATES,
+    Context,
+    Experiment,
+    rows_to_frame,
+    schemes_for,
+    tests_of,
+)
 from mrsa_papers.harness._intervals import late_accuracy
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 
-from mrsa_watch._base.errors import MrsaError
-from mrsa_watch._base.extras import EXTRAS, how_to_install
+from mrsa_watch._base.errors import EXTRAS, MrsaError, how_to_install
 
 FIRST, BEFORE = (1, 38), (1, 43)
 """Versions that were tried: from the first on, before the second."""

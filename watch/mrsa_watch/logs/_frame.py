@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_watch._base.errors import ConfigurationError, require
-from mrsa_watch._base.extras import needed
+from mrsa_watch._base.errors import ConfigurationError, needed, require
 from mrsa_watch.logs import _columns, _table, _wide
 from mrsa_watch.logs._command import TABLE
 from mrsa_watch.logs._decide import read_table
