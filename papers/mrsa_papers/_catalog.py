@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from mrsa_papers import ccesa, heterosag, multiround
-from mrsa_papers.harness._rows import Row
+from mrsa_papers.harness._rows import Row, catalog_of
 
-PAPERS = {"multiround": "Multi-RoundSecAgg", "ccesa": "CCESA", "heterosag": "HeteroSAg"}
+_TOLD = {name: catalog_of(name) for name in ("multiround", "ccesa", "heterosag")}
+
+PAPERS: dict[str, str] = {name: told["paper"] for name, told in _TOLD.items()}
 """The papers' names."""
 
-ITEMS: dict[str, dict[str, Row]] = {
-    "multiround": multiround.ROWS,
-    "ccesa": ccesa.ROWS,
-    "heterosag": heterosag.ROWS,
-}
+ITEMS: dict[str, dict[str, Row]] = {name: told["items"] for name, told in _TOLD.items()}
 """The items of each paper by name, in the order in which they are made."""
 
-ALIASES: dict[str, dict[str, str]] = {
-    "multiround": multiround.ALIASES,
-    "ccesa": ccesa.ALIASES,
-    "heterosag": {},
-}
+ALIASES: dict[str, dict[str, str]] = {name: told["aliases"] for name, told in _TOLD.items()}
 """Figures that an item of another name shows: the curves whose ends a table lists."""

@@ -7,7 +7,10 @@ names its functions, which load when the item is made.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, NamedTuple
+import functools
+import pathlib
+import tomllib
+from typing import Any, Literal, NamedTuple
 
 ANY = "any"
 """Data of an item that trains and is in no paper: it is the same claim on all."""
@@ -105,3 +108,18 @@ class Row:
         """
         limits = ((60, "seconds"), (900, "minutes"), (3000, "tens of minutes"))
         return next((words for limit, words in limits if self.seconds < limit), "an hour or more")
+
+
+@functools.cache
+def catalog_of(paper: str) -> dict[str, Any]:
+    """Return what the `items.toml` of a paper's folder says, its items as rows."""
+    path = pathlib.Path(__file__).parents[1] / paper / "items.toml"
+    told = tomllib.loads(path.read_text(encoding="utf-8"))
+    for name, own in told["items"].items():
+        misses = tuple(
+            Miss(claim, **miss | ({"dataset": None} if miss.get("dataset") == ANY else {}))
+            for miss in own.pop("misses", ())
+            for claim in miss.pop("claims")
+        )
+        told["items"][name] = Row(**own, misses=misses)
+    return told

@@ -15,8 +15,8 @@ from mrsa_jax import data
 from mrsa_papers.harness import Check, Context, Found, bands, interval, late_accuracy
 from mrsa_papers.harness._datasets import is_data_of
 from mrsa_papers.harness._figures import by_scheme, draw_seeds, panels, short
-from mrsa_papers.harness._rows import DATA
-from mrsa_papers.multiround import ROWS, _claims as claims, _training as training
+from mrsa_papers.harness._rows import DATA, catalog_of
+from mrsa_papers.multiround import _claims as claims, _training as training
 from mrsa_papers.multiround._training import Setting
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _RATE = 0.1  # of all schemes at the fast size
 
 def _data(item: str) -> str:
     """Return the data set of an item in the paper."""
-    return ROWS[item].data or ""
+    return str(catalog_of("multiround")["items"][item].data or "")
 
 
 def is_own(dataset: data.Dataset, item: str) -> bool:
