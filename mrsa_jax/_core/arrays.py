@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.device import is_traced, platform
 from mrsa_watch._base.errors import KNOWN, ConfigurationError, check_integer, require, shortened
+from mrsa_watch._base.html import brief
 from mrsa_watch._base.tables import require_array
 
 _RULE = "must hold bools or integers"
@@ -229,6 +230,18 @@ def padded_slots(
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def pytree(cls: type[_Value]) -> type[_Value]:
+    """Make a frozen dataclass of a class, its fields leaves but for those that are static.
+
+    It prints as `brief` does unless the class says how.
+    """
+    cls.__repr__ = cls.__dict__.get("__repr__", brief)  # type: ignore[method-assign]
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, repr=False)(cls))
+
 
 one_program = functools.partial(jax.jit, inline=True)
 """Decorates what people call by itself: one program there, nothing of its own in another one."""

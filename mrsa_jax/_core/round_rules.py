@@ -11,12 +11,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.arrays import host_array, on_device, pytree
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_watch._base.errors import check_known, check_size, require
 
@@ -52,8 +51,7 @@ class RoundRule(Protocol):
         ...
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class ThresholdRule:
     """The sum over V3 is learnt if enough clients are left in V4, whatever the graph.
 

@@ -5,7 +5,6 @@ What these functions return holds the truth as well as what is seen; an attack g
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +22,10 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_jax.quantize import StochasticQuantizer
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief
+from mrsa_watch._base.html import finding
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class SummedRounds:
     """Rounds of secure aggregation that a server has kept the sums of.
 
@@ -39,8 +38,6 @@ class SummedRounds:
             distance relative to the mean's squared length; nan for those who sent nothing.
         parameters: f32 [d], the model after the last round.
     """
-
-    __repr__ = brief
 
     view: AggregateView
     rounds: np.ndarray
@@ -173,7 +170,7 @@ class _Kept:
         return SummedRounds(view, np.asarray(self.rounds), sent, change, parameters)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class WireRound:
     """One round as its lines carry it.
 
@@ -183,8 +180,6 @@ class WireRound:
         mean: f32 [d], the mean that the server learns from the padded ones.
         status: Of the round.
     """
-
-    __repr__ = brief
 
     plain: WireView
     padded: WireView

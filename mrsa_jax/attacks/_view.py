@@ -17,7 +17,7 @@ from jaxtyping import Array, Float32, Key
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.federated import num_parameters, unflatten
 from mrsa_watch._base.errors import ConfigurationError, check_number, require
-from mrsa_watch._base.html import brief
+from mrsa_watch._base.html import finding
 
 if TYPE_CHECKING:
     from mrsa_jax.quantize import StochasticQuantizer
@@ -60,7 +60,7 @@ def checked_parameters(
 # ---- What an adversary sees: one type for each threat model, and nothing in it that is not seen.
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class AggregateView:
     """An honest but curious server of secure aggregation: who took part, and the sums.
 
@@ -69,13 +69,11 @@ class AggregateView:
         aggregates: float [J, d], the sums P @ X.
     """
 
-    __repr__ = brief
-
     participation: np.ndarray
     aggregates: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class CountView:
     """A server that is not told who took part, but how often each client did.
 
@@ -88,14 +86,12 @@ class CountView:
     Source: Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation" (2021), Section 3.
     """
 
-    __repr__ = brief
-
     aggregates: np.ndarray
     counts: np.ndarray
     interval_lengths: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class WireView:
     """An eavesdropper on the lines of one round: padded uploads and what is public.
 
@@ -107,14 +103,12 @@ class WireView:
     Source: CCESA, Section 2 (a passive eavesdropper), Section 5.3.
     """
 
-    __repr__ = brief
-
     uploads: np.ndarray
     modulus: int
     quantizer: StochasticQuantizer
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class ModelView:
     """Whoever holds a model: its parameters, and what goes in and comes out.
 
@@ -125,15 +119,13 @@ class ModelView:
         num_classes: Classes that the model tells apart.
     """
 
-    __repr__ = brief
-
     model: nn.Module
     parameters: Array
     input_shape: tuple[int, ...]
     num_classes: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class UpdateView:
     """Whoever holds a model and updates trained from it: of one client, or sums of several.
 
@@ -149,8 +141,6 @@ class UpdateView:
         labels: int32 [..., num_images] where they are known, or None.
     """
 
-    __repr__ = brief
-
     model: nn.Module
     parameters: Array
     input_shape: tuple[int, ...]
@@ -160,7 +150,7 @@ class UpdateView:
     labels: Array | None = None
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class MembershipView:
     """Whoever holds a client's model, candidates for its samples, and samples of its own.
 
@@ -176,8 +166,6 @@ class MembershipView:
         own_inputs: f32 [k, ...], the adversary's own samples, from the same distribution.
         own_labels: int32 [k].
     """
-
-    __repr__ = brief
 
     model: nn.Module
     parameters: Array

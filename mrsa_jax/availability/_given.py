@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -20,11 +18,11 @@ from mrsa_jax._core.arrays import (
     on_device,
     one_number,
     one_program,
+    pytree,
 )
 from mrsa_jax._core.chance import check_chances, happens, spread, threshold
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_integer, check_known, require
-from mrsa_watch._base.html import brief
 
 # ---- Clients whose chance to be away follows a cycle: day and night, each at its own phase.
 #
@@ -32,8 +30,7 @@ from mrsa_watch._base.html import brief
 # charge at night, so clients of one time zone are away together.
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Cyclic:
     """Independent dropouts at a rate that repeats; build it with `cyclic` or `diurnal`.
 
@@ -42,8 +39,6 @@ class Cyclic:
         phase: int32, one for all clients or [N], in [0, L): in round j, from 0, client i is at
             place (j + phase_i) mod L.
     """
-
-    __repr__ = brief
 
     thresholds: Array
     phase: Array
@@ -155,8 +150,7 @@ Start = Literal["first", "random"]
 Beyond = Literal["repeat", "absent"]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Replay:
     """A recorded trace, played round by round; build it with `replay`.
 
@@ -165,8 +159,6 @@ class Replay:
         repeats: bool scalar, whether the first row follows the last; else nobody is online then.
         is_random: bool scalar, whether a trial starts at a row drawn uniformly.
     """
-
-    __repr__ = brief
 
     trace: Array
     repeats: Array

@@ -6,21 +6,18 @@ offline stay so for some rounds, with the same long-run dropout rate. p_i -> `dr
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import needs_values, number_or_vector, on_device, one_program
+from mrsa_jax._core.arrays import needs_values, number_or_vector, on_device, one_program, pytree
 from mrsa_jax._core.chance import check_chances, happens, spread, threshold, threshold_chance
 from mrsa_jax._core.streams import as_key, client_words
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
-from mrsa_watch._base.html import brief
 
 # ---- Clients who drop out of each round independently, each at its own rate.
 #
@@ -30,8 +27,7 @@ from mrsa_watch._base.html import brief
 _WAYS = ("shuffled", "cyclic", "sorted")
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Independent:
     """Independent dropouts; built by `independent`.
 
@@ -39,8 +35,6 @@ class Independent:
         thresholds: uint32, one for all clients or [N]: a client is away in a round when its word is
             below, so that rates are exact to 2**-32.
     """
-
-    __repr__ = brief
 
     thresholds: Array
     takes_trials: ClassVar[bool] = True
@@ -156,8 +150,7 @@ def assign_rates(
 # ---- Clients who stay away for a while: an on/off Markov chain for each.
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Markov:
     """On/off chains; build it with `markov`.
 
@@ -166,8 +159,6 @@ class Markov:
         leave: uint32, threshold of the chance that an online client is offline in the next round.
         back: uint32, threshold of the chance that an offline client is online in the next round.
     """
-
-    __repr__ = brief
 
     away: Array
     leave: Array

@@ -7,21 +7,18 @@ The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1 - q)^4 -> `total_
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device, one_program
+from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree
 from mrsa_jax._core.chance import check_chances, happens, threshold
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import require
-from mrsa_watch._base.html import brief
 
 # ---- The contract that every availability model keeps.
 
@@ -70,8 +67,7 @@ class StepDropout(Protocol):
         ...
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class IndependentSteps:
     """Clients who leave at each step independently; built by `independent_steps`.
 
@@ -79,8 +75,6 @@ class IndependentSteps:
         thresholds: uint32[4] or [4, N], non-decreasing: a client has left by step s when its word
             is below entry s - 1, so that one word a client decides all steps.
     """
-
-    __repr__ = brief
 
     thresholds: Array
     takes_trials: ClassVar[bool] = True

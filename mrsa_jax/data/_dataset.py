@@ -17,10 +17,10 @@ from jaxtyping import Float32, Int
 
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_watch._base.errors import check_count, check_number, require
-from mrsa_watch._base.html import brief
+from mrsa_watch._base.html import brief, finding
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class Dataset:
     """Labelled images, split into training and test samples.
 
@@ -32,8 +32,6 @@ class Dataset:
         test_labels: int32 [m].
         num_classes: Number of classes.
     """
-
-    __repr__ = brief
 
     name: str
     train_inputs: np.ndarray

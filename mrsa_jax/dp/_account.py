@@ -27,7 +27,7 @@ from mrsa_jax.dp._spending import Losses
 from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
 from mrsa_watch._base.errors import check_known, check_number, check_size, require
-from mrsa_watch._base.html import telling, told
+from mrsa_watch._base.html import finding, telling
 
 Adversary = Literal["server", "models"]
 Method = Literal["auto", "pattern_averaged", "amplified", "worst_case", "monte_carlo"]
@@ -47,7 +47,7 @@ class Loss(Protocol):
         """Return what it is no less and no more than, with chance 1 - error."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@finding
 class Account:
     """What planned rounds cost each client (built by `account`).
 
@@ -114,7 +114,6 @@ class Account:
             ("method", f"{self.method} ({by})"),
         ]  # fmt: skip
 
-    __repr__ = told
     _repr_html_ = telling
 
 

@@ -19,12 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float64, Int32, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import needs_values, on_device, pytree
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import block_words, entry_words
 from mrsa_jax.dp._laws import Kind, masses, reach, tail
 from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
-from mrsa_watch._base.html import brief
 
 # ---- Alias tables in integers: any law whose masses are multiples of 2**-128 drawn without error.
 #
@@ -37,8 +36,7 @@ CUT_BITS = 128
 _OPEN = jnp.iinfo(jnp.int32).min
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class AliasTable:
     """A symmetric law on the integers, ready to be drawn from.
 
@@ -49,8 +47,6 @@ class AliasTable:
         finer: uint32[3, 2**m], the lower words of the cut, the highest first.
         mask: uint32, 2**m - 1 where columns that no draw takes follow; None where none do.
     """
-
-    __repr__ = brief
 
     columns: Array
     finer: Array
@@ -145,8 +141,7 @@ _LEAST_SIZE = 2**8
 _TAIL_BITS = CUT_BITS + 1.0
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LatticeNoise:
     """Noise of one client on the integers (build it with `skellam` or `discrete_gaussian`).
 
@@ -158,7 +153,6 @@ class LatticeNoise:
     """
 
     cites = "noise in the ring: kairouz2021distributed agarwal2021skellam dong2022gaussian"
-    __repr__ = brief
 
     kind: Kind = dataclasses.field(metadata={"static": True})
     words: Array

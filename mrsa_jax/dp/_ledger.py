@@ -15,10 +15,10 @@ from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
 from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._survivors import Sums
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import telling, told
+from mrsa_watch._base.html import finding, telling
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@finding
 class Ledger:
     """What each client has spent (built by `ledger`).
 
@@ -121,7 +121,6 @@ class Ledger:
             rows.append((name, f"largest {some.max():.4g}, median {np.median(some):.4g}"))
         return rows
 
-    __repr__ = told
     _repr_html_ = telling
 
 

@@ -8,7 +8,6 @@ from a sketch: some coordinates of each layer, of each client that trained.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +19,7 @@ from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import Stream, host_generator
 from mrsa_watch._base.errors import is_integer, require
-from mrsa_watch._base.html import brief
+from mrsa_watch._base.html import finding
 
 _MOST_COORDINATES = 64  # of a layer
 _MOST_BYTES = 2**24  # of a sketch, but for one coordinate of each layer
@@ -28,7 +27,7 @@ _FEWEST_LAGS = 3  # from which two numbers are fitted
 _MOST_MEMORY = 1 - 1e-6  # `privacy.information` takes no more, but 1
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class Drift:
     """Spread and memory of clients' updates, as measured (`measure_drift`).
 
@@ -52,8 +51,6 @@ class Drift:
         layer_correlation: float64 [L, M], within each layer.
         num_coordinates: Coordinates of an update that were looked at.
     """
-
-    __repr__ = brief
 
     spread: float
     memory: float

@@ -20,14 +20,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import checked_mesh, on_device
+from mrsa_jax._core.arrays import checked_mesh, on_device, pytree
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model, unflatten
 from mrsa_jax.federated.programs import LocalTrainer, shuffled, trained_cohort
 from mrsa_watch._base.errors import check_count, check_number, require
-from mrsa_watch._base.html import brief
 
 # ---- How the clients' learning rate falls from round to round.
 #
@@ -104,8 +103,7 @@ def factors_of(schedule: RateSchedule | None, rounds: np.ndarray) -> np.ndarray 
 # ---- Local training: minibatch SGD of one client as a pure function, mapped over a cohort.
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LocalSGD:
     """Minibatch SGD over a client's own samples; see `local_sgd`.
 
@@ -122,7 +120,6 @@ class LocalSGD:
     """
 
     cites = "federated averaging: mcmahan2017communication"
-    __repr__ = brief
 
     learning_rate: Any  # arrays, but while JAX rebuilds the pytree, anything
     momentum: Any

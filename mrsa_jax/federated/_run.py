@@ -8,7 +8,6 @@ side; only local training differs.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -36,10 +35,10 @@ from mrsa_jax.federated.programs import (
     aggregated,
     trainer_at,
 )
-from mrsa_watch._base.html import number, shown, telling, told
+from mrsa_watch._base.html import finding, number, shown, telling
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class TrainingResult:
     """What a training left behind.
 
@@ -68,7 +67,6 @@ class TrainingResult:
             None unless asked for.
     """
 
-    __repr__ = told
     _repr_html_ = telling
 
     parameters: np.ndarray

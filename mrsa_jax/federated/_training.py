@@ -6,7 +6,6 @@ step of the protocol, V0 to V4 of CCESA, and which key each round's graph is dra
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -26,10 +25,10 @@ from mrsa_jax.quantize.budgets import check_weights
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 from mrsa_watch._base.errors import check_count, require, require_methods
-from mrsa_watch._base.html import shown, telling, told
+from mrsa_watch._base.html import finding, shown, telling
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class Training:
     """What is trained, on what, by whom in which round: all that decides the model but the seed.
 
@@ -80,7 +79,6 @@ class Training:
         mrsa_jax.ConfigurationError: `aggregator` must have a participant for each member of ...
     """
 
-    __repr__ = told
     _repr_html_ = telling
 
     model: nn.Module

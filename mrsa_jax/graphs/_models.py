@@ -16,12 +16,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import needs_values, on_device, pytree
 from mrsa_jax._core.chance import happens, threshold
 from mrsa_jax._core.streams import client_words, fold, pair_words
 from mrsa_jax.graphs._lists import check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
-from mrsa_watch._base.html import brief
 
 # ---- The complete graph of SecAgg and the Erdős-Rényi graph of CCESA.
 #
@@ -29,16 +28,13 @@ from mrsa_watch._base.html import brief
 # case of the complete graph, CCESA(n, p) that of G(n, p). p -> `connection_probability`.
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Complete:
     """Everybody with everybody; built by `complete`.
 
     Attributes:
         num_clients: n.
     """
-
-    __repr__ = brief
 
     num_clients: int = dataclasses.field(metadata={"static": True})
 
@@ -49,8 +45,7 @@ class Complete:
         return ~jnp.eye(self.num_clients, dtype=jnp.bool_)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class ErdosRenyi:
     """Every pair joined independently with one chance; built by `erdos_renyi`.
 
@@ -59,8 +54,6 @@ class ErdosRenyi:
             stands for chance 1.
         num_clients: n.
     """
-
-    __repr__ = brief
 
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
@@ -139,8 +132,7 @@ def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike
 # permutation of the clients.
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Harary:
     """A circulant on randomly placed clients; built by `harary`.
 
@@ -148,8 +140,6 @@ class Harary:
         degree: int32[], k.
         num_clients: n.
     """
-
-    __repr__ = brief
 
     degree: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
@@ -224,8 +214,7 @@ def circulant(
 _STEPS = 100
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class RandomRegular:
     """A random simple k-regular graph; built by `random_regular`.
 
@@ -233,8 +222,6 @@ class RandomRegular:
         num_clients: n.
         degree: k; static, because it is the size of the list of edges.
     """
-
-    __repr__ = brief
 
     num_clients: int = dataclasses.field(metadata={"static": True})
     degree: int = dataclasses.field(metadata={"static": True})

@@ -39,12 +39,12 @@ from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.html import finding, telling
 
 _Updates = ArrayLike | Sequence[Any] | Callable[[int, int], ArrayLike]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class SegmentResult:
     """Outcome of one round of HeteroSAg.
 
@@ -62,7 +62,6 @@ class SegmentResult:
             None for the others.
     """
 
-    __repr__ = brief
     _repr_html_ = telling
 
     update: np.ndarray

@@ -19,7 +19,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
-from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device
+from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device, pytree
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import StepDropout
@@ -41,7 +41,6 @@ from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortene
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
 from mrsa_watch._base.errors import check_number, require
-from mrsa_watch._base.html import brief
 
 _OK = np.int32(Status.OK)
 
@@ -79,8 +78,7 @@ class SegmentOut(NamedTuple):
     wrapped: Any = np.int32(0)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class SegmentAverage:
     """Mean of unequally quantized updates through a layout's sums (`segment_average` builds it).
 
@@ -100,7 +98,6 @@ class SegmentAverage:
     """
 
     cites = "heterosag"
-    __repr__ = brief
 
     quantizer: Any
     key_material: Array

@@ -22,10 +22,10 @@ from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.secagg import Block, admitted
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief
+from mrsa_watch._base.html import finding
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class SegmentHistory:
     """Which sums the server has learnt of each segment (build it with `segment_participation`).
 
@@ -40,8 +40,6 @@ class SegmentHistory:
         plain: bool[J, N], the same rounds summed by everybody at once, without segments: V3, and
             nobody in rounds that failed or have fewer than two left.
     """
-
-    __repr__ = brief
 
     bounds: tuple[tuple[int, int], ...]
     participation: tuple[np.ndarray, ...]
@@ -74,7 +72,7 @@ class SegmentHistory:
         )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class SumLeakage:
     """What one matrix of learnt sums leaks.
 
@@ -88,8 +86,6 @@ class SumLeakage:
             values; -1 for never.
     """
 
-    __repr__ = brief
-
     strong: int | None
     weak_lower: int | None
     weak_upper: int | None
@@ -98,7 +94,7 @@ class SumLeakage:
     exposure: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class SegmentLeakage:
     """What all segments leak (`segment_leakage`), beside the same rounds without segments.
 
@@ -110,8 +106,6 @@ class SegmentLeakage:
         exposed_share: float64[J, N], the share of each client's update that is exposed after
             each round.
     """
-
-    __repr__ = brief
 
     segments: tuple[SumLeakage, ...]
     plain: SumLeakage

@@ -6,7 +6,6 @@ each. The server sees every block's sum, so that what hides a client is its bloc
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
@@ -29,8 +28,7 @@ from mrsa_jax.quantize.wrapping import (
 from mrsa_watch._base.errors import require, require_methods
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class BlockNoise:
     """A client's noise on the lattice of each K (build it with `block_noise`).
 

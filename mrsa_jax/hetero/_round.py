@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
-from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.device import is_bound_by_memory, is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
@@ -61,8 +61,7 @@ class SummedRound(NamedTuple):
         return self.survivors[3] & (self.status == _OK)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Cast:
     """Who plays in a round, by which dice, and what is the same in all of its segments.
 

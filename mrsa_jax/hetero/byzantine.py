@@ -7,7 +7,6 @@ of its experiment) the averages of the blocks that an attacker sits in.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, on_device, one_program
+from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree
 from mrsa_jax._core.prime import multiply_wide
 from mrsa_jax._core.streams import random_words
 from mrsa_watch._base.errors import check_finite, nearest, require
@@ -43,8 +42,7 @@ AverageAttack = Callable[[_Key, _Average, _Touched], _Average]
 """(key, average, is_touched) -> what becomes of the average of a block."""
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Byzantine:
     """Who attacks, and how (built by `wrong_pads`, `sign_flip`, `collusion`, ...).
 
@@ -80,8 +78,7 @@ class Byzantine:
         return average if self.on_averages is None else self.on_averages(key, average, is_touched)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Scaling:
     """Multiply the attackers' updates.
 
@@ -98,8 +95,7 @@ class Scaling:
         return jnp.where(mine[:, None], self.factor * updates, updates)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Collusion:
     """Give all attackers one update: mean_factor mean + sigma_factor std of the honest ones.
 
@@ -126,8 +122,7 @@ class Collusion:
         return jnp.where((mine & (count > jnp.float32(0)))[:, None], agreed[None], updates)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class UniformResidues:
     """Send uniform residues: what a client's input is under pads that nobody can remove."""
 
@@ -137,8 +132,7 @@ class UniformResidues:
         return jnp.where(mine[:, None], _uniform_residues(key, codes.shape, modulus), codes)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class GaussianAverage:
     """Replace a block's average by noise.
 

@@ -7,7 +7,6 @@ each coordinate on the wire against ceil(log2 K) plain bits.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from mrsa_jax.protocol.messages import MaskedInput
 from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import admitted
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.html import finding, telling
 
 # ---- What a round of HeteroSAg costs users and server, and how likely losses spoil it.
 #
@@ -120,7 +119,7 @@ def _all_of(failure: float, count: int) -> float:
     return math.exp(count * math.log1p(-failure))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class SegmentCosts:
     """What a round of a layout costs (build it with `segment_costs`); no headers, ids or tags.
 
@@ -138,8 +137,6 @@ class SegmentCosts:
             who had common blocks with them.
         server_keystream_words: Words that the server expands to remove all pads.
     """
-
-    __repr__ = brief
 
     key_agreements: np.ndarray
     shares: np.ndarray
@@ -233,7 +230,7 @@ def segment_costs(
 # ---- How many bits each client of a layout sends, and how long the round's slowest group takes.
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class CommunicationTimes:
     """What the clients of a round send, and how long it takes them.
 
@@ -246,7 +243,6 @@ class CommunicationTimes:
         expansion: float64[n], bandwidth expansion factor: `bits` over log2 K for each coordinate.
     """
 
-    __repr__ = brief
     _repr_html_ = telling
 
     bits: np.ndarray

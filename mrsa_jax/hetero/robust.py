@@ -12,13 +12,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32
 
-from mrsa_jax._core.arrays import on_device, one_program
+from mrsa_jax._core.arrays import on_device, one_program, pytree
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
     geometric_median_of,
@@ -45,8 +44,7 @@ class RobustRule(Protocol):
         ...
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class WeightedMean:
     """The mean, no defence at all; built by `weighted_mean`."""
 
@@ -55,8 +53,7 @@ class WeightedMean:
         return weighted_mean_of(*_inputs(values, weights))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class CoordinateMedian:
     """The median of each coordinate; built by `coordinate_median`.
 
@@ -73,8 +70,7 @@ class CoordinateMedian:
         return coordinate_median_of(*_inputs(values, weights, self.weighted))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class TrimmedMean:
     """The mean of each coordinate's middle; built by `trimmed_mean`.
 
@@ -93,8 +89,7 @@ class TrimmedMean:
         return trimmed_mean_of(*_inputs(values, weights, self.weighted), self.trim)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class GeometricMedian:
     """The point of least total distance; built by `geometric_median`.
 
@@ -116,8 +111,7 @@ class GeometricMedian:
         return geometric_median_of(*checked, self.num_iterations, self.smoothing)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Krum:
     """The blocks with the nearest neighbours; built by `krum`.
 

@@ -10,13 +10,12 @@ import dataclasses
 import functools
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._core.arrays import one_program
+from mrsa_jax._core.arrays import one_program, pytree
 from mrsa_jax._core.prime import divide_step, is_power_of_two
 from mrsa_watch._base.errors import check_integer, require
 
@@ -45,8 +44,7 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
     return value
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Ring:
     """R as numbers that can be traced (build it with `ring_of`): one program for many rings.
 

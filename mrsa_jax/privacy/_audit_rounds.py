@@ -8,7 +8,6 @@ and err with a chance below 2**-30.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Iterable
 
 import numpy as np
@@ -20,7 +19,7 @@ from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_jax.privacy.solver import Progress
-from mrsa_watch._base.html import brief
+from mrsa_watch._base.html import finding
 from mrsa_watch._base.primes import ERROR_BITS, error_bits
 from mrsa_watch.logs import ParticipationLog
 
@@ -29,7 +28,7 @@ _MOST_GROUPS = 1000
 _MOST_ENTRIES = 2**26  # of a history whose strong privacy is followed, at four bytes each
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class OverRounds:
     """What is known after each round of a log; all of `[rounds]`.
 
@@ -42,8 +41,6 @@ class OverRounds:
             nan while nobody took part, and where it is not known to nine digits. None for a log too
             large.
     """
-
-    __repr__ = brief
 
     exposed: np.ndarray
     strong: np.ndarray | None

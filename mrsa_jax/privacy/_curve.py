@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-import jax
 import numpy as np
 from jaxtyping import Array
 
+from mrsa_jax._core.arrays import pytree
 from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
@@ -25,7 +25,6 @@ from mrsa_jax.privacy.solver import (
     collapse,
     ranks_of,
 )
-from mrsa_watch._base.html import brief
 
 _SETS_A_LEVEL = 24
 _METHOD = np.dtype("U12")
@@ -51,8 +50,7 @@ class Witness:
     method: str
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class WeakPrivacyTrajectory:
     """Weak privacy T after each round; leading axes are separate histories.
 
@@ -70,8 +68,6 @@ class WeakPrivacyTrajectory:
         witnesses: For each history, in order, the exact combinations that lowered the
             upper bound; empty with `method="bounds"`.
     """
-
-    __repr__ = brief
 
     lower: np.ndarray | Array
     upper: np.ndarray | Array

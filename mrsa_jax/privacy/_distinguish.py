@@ -18,7 +18,6 @@ form for sums over rounds is this package's.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -33,10 +32,10 @@ from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._leverage import as_floats
 from mrsa_jax.privacy._noise import check_noise, check_spread
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, require
-from mrsa_watch._base.html import telling, told
+from mrsa_watch._base.html import finding, telling
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@finding
 class Distinguishability:
     """How well a shift of each client's updates can be told (built by `distinguishability`).
 
@@ -148,7 +147,6 @@ class Distinguishability:
                 rows.append((str(count), words))
         return rows
 
-    __repr__ = told
     _repr_html_ = telling
 
 

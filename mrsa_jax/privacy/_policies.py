@@ -6,7 +6,6 @@ steps with chance q, and each policy of `selection.learnt_sums` is rolled out an
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +22,10 @@ from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.selection import Selector, rollout_rounds
 from mrsa_watch._base.errors import require
-from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.html import finding, telling
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class PolicyPrivacy:
     """Privacy under dropouts inside rounds, by policy, step dropout rate and trial.
 
@@ -40,7 +39,6 @@ class PolicyPrivacy:
         cardinality: float64[policies, R, B], mean number of clients in a sum over all rounds.
     """
 
-    __repr__ = brief
     _repr_html_ = telling
 
     policies: tuple[str, ...]

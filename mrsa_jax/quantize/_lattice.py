@@ -16,11 +16,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, one_program
+from mrsa_jax._core.arrays import needs_values, one_program, pytree
 from mrsa_jax._core.streams import as_key, fold_over, random_words
 from mrsa_jax.quantize._stochastic import MAX_DIM, round_within
 from mrsa_watch._base.errors import check_integer, check_number, require
-from mrsa_watch._base.html import brief
 
 # ---- Euclidean norms of updates, and updates shortened to one.
 #
@@ -173,8 +172,7 @@ _MAX_STEPS = 2**23
 _TINY, _HUGE = 2.0**-60, 2.0**60
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LatticeQuantizer:
     """Rounding to multiples of a step, of bounded norm (build it with `lattice`).
 
@@ -190,7 +188,6 @@ class LatticeQuantizer:
     """
 
     cites = "quantizer: kairouz2021distributed"
-    __repr__ = brief
 
     step: Array
     clip_norm: Array

@@ -17,10 +17,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, one_program
+from mrsa_jax._core.arrays import needs_values, one_program, pytree
 from mrsa_jax._core.streams import random_words
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, nearest, require
-from mrsa_watch._base.html import brief
 
 # ---- Conditional stochastic rounding to integers: draw again until the norm keeps its bound.
 #
@@ -171,8 +170,7 @@ class Quantizer(Protocol):
         ...
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class StochasticQuantizer:
     """Stochastic rounding to equidistant levels (build it with `stochastic`).
 
@@ -183,7 +181,6 @@ class StochasticQuantizer:
     """
 
     cites = "quantizer: elkordy2022heterosag"
-    __repr__ = brief
 
     num_levels: Array
     lower: Array
@@ -339,8 +336,7 @@ class ClipRule(Protocol):
         ...
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class FollowingRange:
     """A range in proportion to the last learnt mean update (build it with `following_range`).
 
@@ -349,8 +345,6 @@ class FollowingRange:
         floor: float32 scalar, the smallest half width.
         statistic: "max" or "rms" (static).
     """
-
-    __repr__ = brief
 
     multiplier: Array
     floor: Array

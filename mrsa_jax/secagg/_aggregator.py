@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import needs_values, on_device, pytree
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
@@ -41,11 +41,9 @@ from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
 from mrsa_watch._base.errors import check_integer, require, require_methods
-from mrsa_watch._base.html import brief
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class RingAverage:
     """Mean of quantized updates through one ring sum (build it with `ring_average`).
 
@@ -64,7 +62,6 @@ class RingAverage:
     """
 
     cites = "secure aggregation: bonawitz2017practical shamir1979share rfc8439"
-    __repr__ = brief
 
     quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything
     key_material: Array

@@ -11,13 +11,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device
+from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device, pytree
 from mrsa_jax._core.round_rules import (
     LearntRound,
     SplitPolicy,
@@ -30,7 +29,6 @@ from mrsa_jax._core.status import Status
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import _learnt_components
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief
 
 
 class SlotRound(NamedTuple):
@@ -55,8 +53,7 @@ class SlotRound(NamedTuple):
         return self.survivors[3] & (self.status == jnp.int32(Status.OK))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class GraphRule:
     """Theorem 1 over a graph drawn for each round (build it with `graph_rule`).
 
@@ -66,8 +63,6 @@ class GraphRule:
         labels: int32[N], the number of each client's block.
         policy: What happens to blocks that lost a member (static).
     """
-
-    __repr__ = brief
 
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
     threshold: Any

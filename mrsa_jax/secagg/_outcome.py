@@ -19,7 +19,7 @@ from mrsa_jax.secagg._aggregator_state import admitted, heeded, holders
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, segment_plan
 from mrsa_watch._base.errors import require
-from mrsa_watch._base.html import Markup, brief, card, shown, table
+from mrsa_watch._base.html import Markup, card, finding, shown, table
 
 # ---- What one run of the four-step protocol gives, whether with real messages or with arrays.
 
@@ -46,7 +46,7 @@ class StepReport:
     bytes_down: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class Transcript:
     """What the server saw of a run.
 
@@ -57,8 +57,6 @@ class Transcript:
         is_informative: bool[n], clients whose secret the shares that came back give away
             (CCESA, Definition 3): b_i of a client who is summed, else s_i^SK.
     """
-
-    __repr__ = brief
 
     survivors: np.ndarray
     padded_inputs: np.ndarray
@@ -76,7 +74,7 @@ class Transcript:
         return card("Transcript", rows)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class AggregateResult:
     """Outcome of one round of secure aggregation.
 
@@ -105,7 +103,6 @@ class AggregateResult:
     """
 
     cites = "secagg"
-    __repr__ = brief
 
     totals: tuple[np.ndarray, ...]
     status: Status

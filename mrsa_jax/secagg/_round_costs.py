@@ -22,7 +22,7 @@ from mrsa_jax.secagg._aggregator_state import admitted, memberships
 from mrsa_jax.secagg._conditions import check_rounds
 from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.html import finding, telling
 
 # The wire format of `mrsa_jax.protocol`, in bytes.
 HEADER, IDENTITY, COUNT = 8, 4, 4
@@ -36,7 +36,7 @@ SEALED_SHARES = 2 * SHARE + TAG  # a share of b_i and one of s_i, encrypted
 _SECRETS = 2  # b_i and s_i
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class Operations:
     """How often one role does what, at each step.
 
@@ -54,8 +54,6 @@ class Operations:
         signatures: Ed25519 signatures made or checked.
     """
 
-    __repr__ = brief
-
     key_pairs: np.ndarray
     key_agreements: np.ndarray
     share_products: np.ndarray
@@ -68,7 +66,7 @@ class Operations:
 _KINDS = tuple(field.name for field in dataclasses.fields(Operations))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class RoundCosts:
     """What one round costs, or many: leading axes are rounds.
 
@@ -84,7 +82,6 @@ class RoundCosts:
         server: Operations of the server.
     """
 
-    __repr__ = brief
     _repr_html_ = telling
 
     sends: np.ndarray

@@ -16,12 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.arrays import host_array, pytree
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +45,7 @@ class Block:
 SegmentPlan = tuple[Block, ...]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Seeds:
     """The 256-bit seeds of one round's pads.
 
@@ -60,16 +58,13 @@ class Seeds:
             in the complete graph.
     """
 
-    __repr__ = brief
-
     client_ids: Array
     self_seed: Array
     pair_seed: Array
     edges: Array
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class RingResult:
     """What the server learns from a round, block by block.
 
@@ -78,8 +73,6 @@ class RingResult:
             mod R; zeros where the sum was withheld.
         status: int32[blocks], a `Status` for each block.
     """
-
-    __repr__ = brief
 
     totals: tuple[Array, ...]
     status: Array

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import one_program, zeros
+from mrsa_jax._core.arrays import one_program, pytree, zeros
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_integer, check_size, require
-from mrsa_watch._base.html import brief
 
 
 class BinsState(NamedTuple):
@@ -29,8 +27,7 @@ class BinsState(NamedTuple):
     played: Int32[Array, "*trials"]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class BinSelection:
     """Clients take part once in each epoch of b rounds; build it with the factory.
 
@@ -39,8 +36,6 @@ class BinSelection:
         num_clients: N, static.
         fresh: Whether bins are drawn in each epoch, static.
     """
-
-    __repr__ = brief
 
     num_bins: Array
     num_clients: int = dataclasses.field(metadata={"static": True})

@@ -9,22 +9,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._core import chance as _chance
-from mrsa_jax._core.arrays import needs_values, on_device, one_program, zeros
+from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree, zeros
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_size, require
-from mrsa_watch._base.html import brief
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class BernoulliSelection:
     """Every available client joins independently; build it with `bernoulli`.
 
@@ -35,7 +32,6 @@ class BernoulliSelection:
     """
 
     cites = "selection of clients: so2023securing"
-    __repr__ = brief
 
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})

@@ -12,13 +12,12 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._core.arrays import one_program, zeros
+from mrsa_jax._core.arrays import one_program, pytree, zeros
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
@@ -26,11 +25,9 @@ from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none, block_chances, chances_of_some
 from mrsa_watch._base.errors import check_known, require
-from mrsa_watch._base.html import brief
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class BlockSelection:
     """Choose whole available blocks, some of them by least use; build it with a factory.
 
@@ -45,7 +42,6 @@ class BlockSelection:
     """
 
     cites = "selection of clients: so2023securing"
-    __repr__ = brief
 
     block_size: Array
     blocks_per_cohort: Array

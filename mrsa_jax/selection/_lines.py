@@ -24,6 +24,7 @@ from mrsa_jax._core.arrays import (
     needs_values,
     on_device,
     one_program,
+    pytree,
     zeros,
 )
 from mrsa_jax._core.selector import SelectorState
@@ -31,13 +32,11 @@ from mrsa_jax._core.streams import client_words
 from mrsa_jax.selection._checks import Fairness, check_grids
 from mrsa_jax.selection._ranking import device_steps, k_smallest, word_key
 from mrsa_watch._base.errors import check_known, check_size, require
-from mrsa_watch._base.html import brief
 
 _MOST_LINES = 16  # of a component whose subsets are enumerated: grids up to 8 x 8
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LineSelection:
     """Choose disjoint available lines, some of them by least use; build it with a factory.
 
@@ -56,8 +55,6 @@ class LineSelection:
         num_clients: N, static.
         shape: Components, classes of each, lines of each; static.
     """
-
-    __repr__ = brief
 
     members: Array
     lines_of: Array

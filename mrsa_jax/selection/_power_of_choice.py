@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -24,6 +23,7 @@ from mrsa_jax._core.arrays import (
     on_device,
     one_number,
     one_program,
+    pytree,
     zeros,
 )
 from mrsa_jax.selection import _ranking
@@ -32,7 +32,6 @@ from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none
 from mrsa_watch._base.errors import check_size, require
-from mrsa_watch._base.html import brief
 
 _UNIT = 2.0**-23  # logarithms of losses are multiples of this: integers, equal on every machine
 
@@ -54,8 +53,7 @@ class PowerOfChoiceState(NamedTuple):
         return jnp.exp(self.log_losses.astype(jnp.float32) * jnp.float32(_UNIT))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class PowerOfChoice:
     """The K clients of highest loss among d candidates; build it with `power_of_choice`.
 
@@ -70,7 +68,6 @@ class PowerOfChoice:
     """
 
     cites = "selection of clients: cho2020client"
-    __repr__ = brief
 
     cohort_size: Array
     num_candidates: Array

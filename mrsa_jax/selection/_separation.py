@@ -6,18 +6,15 @@ What deployed systems and differentially private training with correlated noise 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import one_program, zeros
+from mrsa_jax._core.arrays import one_program, pytree, zeros
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_watch._base.errors import check_size
-from mrsa_watch._base.html import brief
 
 
 class SeparationState(NamedTuple):
@@ -37,8 +34,7 @@ class SeparationState(NamedTuple):
         return self.inner.counts
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class SeparatedSelection:
     """A scheme that asks only rested clients; build it with `minimum_separation`.
 
@@ -46,8 +42,6 @@ class SeparatedSelection:
         selector: The scheme inside.
         separation: int32 scalar, b: least difference of two rounds of one client.
     """
-
-    __repr__ = brief
 
     selector: Any
     separation: Array

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
-from mrsa_watch._base.html import hidden_words, number, shown, telling, told
+from mrsa_watch._base.html import finding, hidden_words, number, shown, telling, told
 from mrsa_watch._base.untrusted import printable
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class AuditFindings:
     """What an audit found.
 
@@ -193,7 +193,6 @@ class AuditFindings:
         shares: What noise that clients add leaves each, planned beside realised; None without.
     """
 
-    __repr__ = told
     _repr_html_ = telling
 
     file: pathlib.Path

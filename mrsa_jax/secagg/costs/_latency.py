@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import needs_values, on_device, pytree
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.secagg._round_costs import Operations, RoundCosts
 from mrsa_jax.secagg.costs._stragglers import Slowdown, not_negative, positive, steady
 from mrsa_watch._base.errors import check_integer, require
-from mrsa_watch._base.html import brief
+from mrsa_watch._base.html import finding
 
 _COMPUTE, _LINK = 1, 2  # streams of a round: slow-downs of compute and of links
 
@@ -39,15 +39,12 @@ _MEASURED = {
 }
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class OperationSeconds:
     """Seconds that one operation of each kind takes at nominal speed; float32 scalars.
 
     Fields as those of `Operations`; built by `operation_seconds` or measured by `calibrate`.
     """
-
-    __repr__ = brief
 
     key_pairs: Array
     key_agreements: Array
@@ -58,8 +55,7 @@ class OperationSeconds:
     signatures: Array
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LatencyModel:
     """Rates that turn costs into seconds; a pytree of float32 leaves, built by `latency_model`.
 
@@ -76,8 +72,6 @@ class LatencyModel:
         timeout_seconds: Longest wait of a step; infinite for none.
     """
 
-    __repr__ = brief
-
     up_bytes_per_second: Array
     down_bytes_per_second: Array
     server_bytes_per_second: Array
@@ -90,7 +84,7 @@ class LatencyModel:
     timeout_seconds: Array
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@finding
 class Latency:
     """How long simulated rounds took.
 
@@ -99,8 +93,6 @@ class Latency:
         late: int32[rounds, 4], clients whose message came after the server had stopped waiting.
             Costs are not changed by them: pass survivors without them to see what is lost.
     """
-
-    __repr__ = brief
 
     seconds: np.ndarray
     late: np.ndarray

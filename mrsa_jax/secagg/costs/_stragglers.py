@@ -6,7 +6,6 @@ distributed computing, the Pareto the one with heavy tails.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Protocol, runtime_checkable
 
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax._core.arrays import one_program
+from mrsa_jax._core.arrays import one_program, pytree
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import POSITIVE, check_number
 
@@ -28,8 +27,7 @@ class Slowdown(Protocol):
         ...
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Steady:
     """Everybody slower by the same factor; built by `steady`."""
 
@@ -41,8 +39,7 @@ class Steady:
         return jnp.broadcast_to(self.factor, (num_clients,))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class ExponentialTail:
     """A fastest factor plus an exponential excess; built by `exponential_tail`."""
 
@@ -54,8 +51,7 @@ class ExponentialTail:
         return self.fastest - self.mean_excess * jnp.log(_uniform(key, num_clients))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LogNormal:
     """Factors whose logarithm is normal; built by `lognormal`."""
 
@@ -68,8 +64,7 @@ class LogNormal:
         return self.median * jnp.exp(self.sigma * normal)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Pareto:
     """Factors above the fastest with a tail of power -shape; built by `pareto`."""
 

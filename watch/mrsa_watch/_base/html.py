@@ -12,9 +12,11 @@ import math
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 from mrsa_watch._base.untrusted import printable
+
+_Result = TypeVar("_Result")
 
 _MOST_CHARACTERS = 120
 _MOST_ROWS = 40
@@ -108,6 +110,13 @@ def told(value: Any) -> str:
     text = printable("; ".join(parts))
     text = text if len(text) <= _MOST_BRIEF else text[: _MOST_BRIEF - 3] + "..."
     return f"{type(value).__name__}({text})"
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+def finding(cls: type[_Result]) -> type[_Result]:
+    """Make a frozen dataclass that prints as `told`, or as `brief` where it has no `_rows`."""
+    cls.__repr__ = told if hasattr(cls, "_rows") else brief  # type: ignore[method-assign]
+    return dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
 def telling(value: Any) -> str:
