@@ -275,7 +275,7 @@ def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) ->
         rows = jnp.stack([residues(histories, prime) for prime in primes], axis=1)
     of = fields(primes)
     # one elimination, one row at a time, in two forms: `_exposure_kernel` and `_exposure_xla`;
-    # `_exposure_wide` does without it where clients are many and rounds few
+    # `first_of_wide` does without it where clients are many and rounds few
     if chosen_form(("xla", "pallas")) == "pallas" and clients <= MOST_CLIENTS:
         from mrsa_jax.privacy import _exposure_kernel
 
