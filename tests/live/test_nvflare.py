@@ -1,4 +1,4 @@
-"""NVFlare's rounds against the losses that were injected into its simulator."""
+"""NVFlare's rounds under its simulator, in an environment that holds it and the recorder alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-import mrsa_jax
-from mrsa_jax.privacy import read_log
+from mrsa_watch import read_log
+
+ROOT = pathlib.Path(__file__).parents[2]
+UV = shutil.which("uv", path=str(pathlib.Path(sys.executable).parent))
+needs_uv = pytest.mark.skipif(UV is None, reason="uv builds and installs")
 
 LOST = {"site-1": [1], "site-2": [1, 3], "site-4": [0, 2]}
 CLIENTS = [f"site-{i}" for i in range(1, 5)]
@@ -55,7 +59,7 @@ def main(workflow, lost, log, workspace):
     from nvflare.job_config.api import FedJob
 
     from lossy import Lossy
-    from mrsa_jax.live.nvflare import ParticipationRecorder
+    from mrsa_watch.nvflare import ParticipationRecorder
 
     job = FedJob(name="lossy", min_clients=1)
     job.to_server(NPModelPersistor(), id="persistor")
@@ -87,27 +91,38 @@ def test_without_nvflare_the_import_says_what_to_install() -> None:
         importlib.import_module("mrsa_jax.live.nvflare")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workflow", ["scatter_and_gather", "fedavg"])
-def test_a_real_run_is_recorded_as_it_was(tmp_path: pathlib.Path, workflow: str) -> None:
-    """Its simulator, one process a client; MRSA_JAX_NVFLARE names a Python that has NVFlare.
-
-    To run it: make an environment with nvflare and this package's jax, jaxtyping and numba, and
-    `MRSA_JAX_NVFLARE=/path/to/python pytest -m slow tests/live/test_nvflare.py`.
-    """
-    python = os.environ.get("MRSA_JAX_NVFLARE", sys.executable)
-    if python == sys.executable and not importlib.util.find_spec("nvflare"):
-        pytest.skip("NVFlare is not installed; MRSA_JAX_NVFLARE may name a Python that has it")
-    (tmp_path / "lossy.py").write_text(JOB)
-    log = tmp_path / "log.jsonl"
-    root = pathlib.Path(mrsa_jax.__file__).parents[1]
+def _run(*words: object, **variables: str) -> str:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
-        [python, str(tmp_path / "lossy.py"), workflow, json.dumps(LOST), str(log),
-         str(tmp_path / "workspace")],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
-        capture_output=True, text=True, timeout=300, check=False,
+        [str(word) for word in words], env=own | variables, capture_output=True, text=True,
+        timeout=300, check=False,
     )  # fmt: skip
-    assert log.exists(), done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Return the programs of an environment without JAX."""
+    folder = tmp_path_factory.mktemp("nvflare") / "env"
+    _run(UV, "venv", "-q", "-p", sys.executable, folder)
+    python = folder / "bin" / "python"
+    _run(UV, "pip", "install", "-q", "-p", python, f"{ROOT / 'watch'}[nvflare]")
+    found = _run(python, "-c", "import importlib.util as util; print(util.find_spec('jax'))")
+    assert found == "None\n"
+    return folder / "bin"
+
+
+@pytest.mark.slow
+@needs_uv
+@pytest.mark.parametrize("workflow", ["scatter_and_gather", "fedavg"])
+def test_a_real_run_is_recorded_as_it_was(
+    programs: pathlib.Path, tmp_path: pathlib.Path, workflow: str
+) -> None:
+    (tmp_path / "lossy.py").write_text(JOB)
+    log, script = tmp_path / "log.jsonl", tmp_path / "lossy.py"
+    words = [script, workflow, json.dumps(LOST), log, tmp_path / "workspace"]
+    _run(programs / "python", *words, PYTHONPATH=str(tmp_path))
     header, *lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert header["system"].startswith("nvflare 2.")
     assert header["aggregation"] == "plain"
@@ -123,3 +138,24 @@ def test_a_real_run_is_recorded_as_it_was(tmp_path: pathlib.Path, workflow: str)
         own = read_log(tmp_path / "workspace" / "server" / "log.txt")
         assert own.clients == recorded.clients
         assert own.participation.tolist() == (recorded.participation > 0).tolist()
+
+
+@pytest.mark.slow
+@needs_uv
+def test_two_runs_of_the_example_know_the_same_sites(
+    programs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """And the log is watched where they ran."""
+    log = tmp_path / "recorded.jsonl"
+    for _ in range(2):
+        said = _run(programs / "python", ROOT / "examples" / "nvflare" / "job.py", log)
+        assert "deprecat" not in said.lower()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    rounds = [line for line in lines if "round" in line]
+    assert [line["run"] for line in lines if "run" in line] == [0, 1]
+    assert [line["round"] for line in rounds] == [0, 1, 2] * 2
+    assert len({tuple(line["clients"]) for line in rounds}) == 1
+    assert sorted(rounds[0]["weights"]) == [30, 40, 50, 60]
+    assert not any("site" in name for name in rounds[0]["clients"])
+    told = _run(programs / "mrsa-watch", "watch", log, "--once", "--fail-below", 2)
+    assert told.count("4 clients, rank 1; 0 exposed") == 6

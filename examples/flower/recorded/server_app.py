@@ -20,13 +20,15 @@ def main(grid: Grid, context: Context) -> None:
     path = pathlib.Path(str(settings["log"])).expanduser()
     people = flower.Pseudonyms(grid)
     system = f"flower {flower.VERSION}"
+    nodes, fraction = int(settings["nodes"]), float(settings["fraction"])
     # names are pseudonyms already, which the clients made: no salt, so that logs can be joined
     with Recorder(path, system=system, aggregation="plain", salt=b"") as recorder:
         strategy = flower.record(
             FedAvg(
-                fraction_train=float(settings["fraction"]),
+                fraction_train=fraction,
                 fraction_evaluate=0.0,
-                min_available_nodes=int(settings["nodes"]),
+                min_train_nodes=max(2, int(nodes * fraction)),
+                min_available_nodes=nodes,
             ),
             recorder,
             gate=Gate.from_log(path, fail_below=int(settings["fail-below"])),
