@@ -84,11 +84,11 @@ class HotPath(NamedTuple):
 
 
 def _ranks(quick: bool) -> Work:
-    from mrsa_jax.modular import _open_ranks
+    from mrsa_jax.modular import _linalg
 
     count, size = (32, 12) if quick else (16_384, 120)
     matrices = Struct((count, size, size), jnp.bool_)
-    program = jax.jit(functools.partial(_open_ranks.ranks_modulo, prime=None, count=count))
+    program = jax.jit(functools.partial(_linalg.ranks_modulo, prime=None, count=count))
     return Work([Call(program, (matrices,))], count, int32=count * size**3)
 
 

@@ -3,7 +3,6 @@
 - `arrays`: Arrays from what users pass, and what functions of them owe to a caller's `jit`.
 - `chacha20`: ChaCha20 in one launch on NVIDIA GPUs.
 - `chacha20_loops`: ChaCha20 keystream as a compiled loop, for pads on the CPU (RFC 8439).
-- `chance`: Exact chances on 32-bit words.
 - `compile_cache`: Keep compiled programs on disk, between runs. Nothing here imports JAX.
 - `compiled`: Compiled loops for exact searches on the CPU.
 - `cores`: How many of the machine's cores there are to use; needed before JAX may be imported.
@@ -24,6 +23,6 @@
 - `sources`: What code is made of: texts of modules, compiled functions.
 - `statistics`: Exact intervals of chances that were counted.
 - `status`: The steps of a round, and what became of it.
-- `streams`: Named random streams: which key every draw of a simulation comes from.
+- `streams`: Named random streams: which key every draw comes from; exact chances on words.
 - `threefry_loops`: Threefry-2x32 in compiled loops: the words and keys of `streams`.
 """

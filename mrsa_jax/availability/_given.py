@@ -20,8 +20,7 @@ from mrsa_jax._core.arrays import (
     one_program,
     pytree,
 )
-from mrsa_jax._core.chance import check_chances, happens, spread, threshold
-from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.streams import check_chances, client_words, happens, spread, threshold
 from mrsa_watch._base.errors import check_integer, check_known, require
 
 # ---- Clients whose chance to be away follows a cycle: day and night, each at its own phase.

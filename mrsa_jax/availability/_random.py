@@ -15,8 +15,15 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.arrays import needs_values, number_or_vector, on_device, one_program, pytree
-from mrsa_jax._core.chance import check_chances, happens, spread, threshold, threshold_chance
-from mrsa_jax._core.streams import as_key, client_words
+from mrsa_jax._core.streams import (
+    as_key,
+    check_chances,
+    client_words,
+    happens,
+    spread,
+    threshold,
+    threshold_chance,
+)
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
 
 # ---- Clients who drop out of each round independently, each at its own rate.

@@ -16,8 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree
-from mrsa_jax._core.chance import check_chances, happens, threshold
-from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.streams import check_chances, client_words, happens, threshold
 from mrsa_watch._base.errors import require
 
 # ---- The contract that every availability model keeps.

@@ -17,11 +17,11 @@ from jaxtyping import Float64
 
 from mrsa_jax import selection
 from mrsa_jax._core import gaussian as _gaussian
-from mrsa_jax._core.chance import threshold_chance
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.round_rules import RoundRule, check_policy
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.streams import threshold_chance
 from mrsa_jax.availability import IndependentSteps, StepDropout
 from mrsa_jax.dp._histories import PARTS, Histories, Progress, check_noise, parts, tell
 from mrsa_jax.dp._mechanism import RingLosses, RingMechanism

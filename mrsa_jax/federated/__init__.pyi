@@ -11,6 +11,7 @@ from ._local import (
 )
 from ._many import train_many as train_many
 from ._models import (
+    evaluate as evaluate,
     initial_parameters as initial_parameters,
     logistic as logistic,
     mlp as mlp,
@@ -19,7 +20,6 @@ from ._models import (
 )
 from ._program import memory_estimate as memory_estimate
 from ._run import TrainingResult as TrainingResult
-from ._server import evaluate as evaluate
 from ._tracking import json_lines as json_lines, tensorboard as tensorboard, wandb as wandb
 from ._train import train as train
 from ._training import Training as Training

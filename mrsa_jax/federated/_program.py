@@ -23,9 +23,8 @@ from mrsa_jax._core.arrays import checked_mesh
 from mrsa_jax._core.device import at_once, chosen_form, within_memory
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._models import check_model
+from mrsa_jax.federated._models import check_model, evaluation
 from mrsa_jax.federated._run import Run, prepared_test
-from mrsa_jax.federated._server import evaluation
 from mrsa_jax.federated.programs import (
     Fixed,
     LocalTrainer,

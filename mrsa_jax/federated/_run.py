@@ -21,8 +21,7 @@ from mrsa_jax._core.device import samples_at_once
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.federated._drift import Drift, Sketch
-from mrsa_jax.federated._models import initial_parameters, layers_of
-from mrsa_jax.federated._server import batched, evaluation
+from mrsa_jax.federated._models import batched, evaluation, initial_parameters, layers_of
 from mrsa_jax.federated._tracking import Callback, Metrics
 from mrsa_jax.federated._training import Training, check_test
 from mrsa_jax.federated.programs import (

@@ -1,9 +1,11 @@
-from ._connectivity import (
+from ._lists import (
+    GraphModel as GraphModel,
+    check_adjacency as check_adjacency,
     component_labels as component_labels,
     degrees as degrees,
+    edges as edges,
     is_connected as is_connected,
 )
-from ._lists import GraphModel as GraphModel, check_adjacency as check_adjacency, edges as edges
 from ._models import (
     complete as complete,
     erdos_renyi as erdos_renyi,

@@ -9,13 +9,137 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.arrays import host_array, on_device, varying_like
 from mrsa_jax._core.streams import MAX_PAIRED
 from mrsa_watch._base.errors import check_integer, require
+
+# ---- Components and connectivity of a graph after the loss of vertices.
+#
+# Pure array functions that map under `jax.vmap`; all take a symmetric adjacency matrix.
+# G_3 of CCESA is the graph that the clients of V3 induce.
+
+
+def component_labels(
+    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
+) -> Int32[Array, " clients"]:
+    """Return which component of the graph on the living clients each of them is in.
+
+    Args:
+        adjacency: bool[n, n], symmetric.
+        alive: bool[n], the clients who are left.
+
+    Returns:
+        int32[n]: the smallest member of the client's component; -1 for those who are lost.
+
+    Raises:
+        ConfigurationError: If a shape or a type is wrong.
+
+    Edge cases: with nobody alive all are -1; a client without living neighbours is a component
+    of its own. Cost: O(n^2) a step and about log n steps at most; a dense graph takes three.
+
+    Examples:
+        >>> path = [[False, True, False], [True, False, True], [False, True, False]]
+        >>> component_labels(path, [True, True, True]).tolist()
+        [0, 0, 0]
+        >>> component_labels(path, [True, False, True]).tolist()
+        [0, -1, 2]
+    """
+    return _labels(*_checked(adjacency, alive))
+
+
+def is_connected(
+    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
+) -> Bool[Array, ""]:
+    """Return whether the living clients are all in one component.
+
+    Args:
+        adjacency: bool[n, n], symmetric.
+        alive: bool[n], the clients who are left.
+
+    Returns:
+        bool[]; nobody and a single client count as connected.
+
+    Raises:
+        ConfigurationError: If a shape or a type is wrong.
+
+    Examples:
+        >>> path = [[False, True, False], [True, False, True], [False, True, False]]
+        >>> [bool(is_connected(path, [True, middle, True])) for middle in (True, False)]
+        [True, False]
+    """
+    found = component_labels(adjacency, alive)
+    index = jax.lax.iota(jnp.int32, found.shape[0])
+    return jnp.sum(found == index, dtype=jnp.int32) <= 1
+
+
+def degrees(adjacency: ArrayLike | Sequence[Any]) -> Int32[Array, " clients"]:
+    """Return |Adj(i)| of every client.
+
+    Args:
+        adjacency: bool[n, n].
+
+    Returns:
+        int32[n].
+
+    Raises:
+        ConfigurationError: If the shape or the type is wrong.
+
+    Examples:
+        >>> degrees([[False, True], [True, False]]).tolist()
+        [1, 1]
+    """
+    return jnp.sum(_square(adjacency), axis=1, dtype=jnp.int32)
+
+
+def _square(adjacency: ArrayLike | Sequence[Any]) -> Array:
+    matrix = on_device(adjacency)
+    require(matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype))
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
+    require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
+    return matrix
+
+
+def _checked(
+    adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
+) -> tuple[Array, Array]:
+    matrix, left = _square(adjacency), on_device(alive)
+    require(left.dtype == jnp.bool_, "alive", "must hold bools", str(left.dtype))
+    rule = f"must have one entry for each of the {matrix.shape[0]} clients"
+    require(left.shape == matrix.shape[:1], "alive", rule, f"shape {left.shape}")
+    return matrix, left
+
+
+@jax.jit
+def _labels(
+    adjacency: Bool[Array, "clients clients"], alive: Bool[Array, " clients"]
+) -> Int32[Array, " clients"]:
+    """Return `component_labels` of checked arrays.
+
+    A label is always a member of the client's component, and never grows. Each step takes the
+    least label among a client and its neighbours, hands it to the client's old root, and jumps
+    to the label of the label. When a step changes nothing, all of a component agree, and its
+    smallest member, whose label cannot be larger than itself, says which label that is.
+    """
+    index = jax.lax.iota(jnp.int32, adjacency.shape[0])
+    edge = adjacency & alive[:, None] & alive[None, :]
+
+    def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        label, _ = carry
+        around = jnp.where(edge, label[None, :], jnp.int32(adjacency.shape[0]))
+        least = jnp.minimum(label, jnp.min(around, axis=1))
+        hooked = jnp.minimum(label.at[label].min(least), least)
+        jumped = hooked[hooked]
+        return jumped, jnp.any(jumped != label)
+
+    start = varying_like((index, jnp.bool_(True)), edge)
+    found, _ = jax.lax.while_loop(lambda carry: carry[1], step, start)
+    return jnp.where(alive, found, jnp.int32(-1))
+
 
 # ---- What every assignment graph offers: an adjacency matrix from a key.
 #

@@ -17,8 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device, pytree
-from mrsa_jax._core.chance import happens, threshold
-from mrsa_jax._core.streams import client_words, fold, pair_words
+from mrsa_jax._core.streams import client_words, fold, happens, pair_words, threshold
 from mrsa_jax.graphs._lists import check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
 

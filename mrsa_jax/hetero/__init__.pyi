@@ -2,8 +2,12 @@ from . import byzantine as byzantine, costs as costs, robust as robust
 from ._aggregate import aggregate as aggregate
 from ._average import segment_average as segment_average
 from ._coding import decode as decode, encode as encode
-from ._cohorts import cohort_layouts as cohort_layouts, ranked_groups as ranked_groups
-from ._grouping import levels_for_rates as levels_for_rates, rate_groups as rate_groups
+from ._cohorts import (
+    cohort_layouts as cohort_layouts,
+    levels_for_rates as levels_for_rates,
+    ranked_groups as ranked_groups,
+    rate_groups as rate_groups,
+)
 from ._layout import SegmentLayout as SegmentLayout, segment_layout as segment_layout
 from ._leakage import (
     SegmentHistory as SegmentHistory,

@@ -15,9 +15,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import needs_values
-from mrsa_jax._core.chance import check_chances
 from mrsa_jax._core.prime import words_per_residue
-from mrsa_jax.hetero._grouping import check_rates
+from mrsa_jax._core.streams import check_chances
+from mrsa_jax.hetero._cohorts import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput
 from mrsa_jax.quantize.budgets import ring_size

@@ -26,12 +26,13 @@ from ._round_costs import (
     fedavg_costs as fedavg_costs,
     round_costs as round_costs,
 )
-from ._seeds import derive_seeds as derive_seeds, key_material as key_material
 from ._types import (
     Block as Block,
     Seeds as Seeds,
     SegmentPlan as SegmentPlan,
     complete_plan as complete_plan,
+    derive_seeds as derive_seeds,
+    key_material as key_material,
     segment_plan as segment_plan,
 )
 from .failures._monte_carlo import (

@@ -38,8 +38,7 @@ from mrsa_jax.secagg._coding import encoded, is_centred, on_lattice, totals_of, 
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
 from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
-from mrsa_jax.secagg._seeds import derive_seeds
-from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
+from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan, derive_seeds
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
 

@@ -14,8 +14,7 @@ from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer
-from mrsa_jax.secagg._seeds import key_material as material_of
-from mrsa_jax.secagg._types import SegmentPlan
+from mrsa_jax.secagg._types import SegmentPlan, key_material as material_of
 from mrsa_watch._base.errors import require
 
 # ---- Who may be in the sums of a plan of many blocks, and whom clients refuse to follow there.

@@ -34,11 +34,17 @@ from mrsa_jax.secagg._conditions import unmasking_risk
 from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, judged
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
 from mrsa_jax.secagg._round_costs import round_costs
-from mrsa_jax.secagg._seeds import derive_seeds, key_material
-from mrsa_jax.secagg._types import Seeds, SegmentPlan, check_setting, padded_length
+from mrsa_jax.secagg._types import (
+    Seeds,
+    SegmentPlan,
+    check_setting,
+    derive_seeds,
+    key_material,
+    padded_length,
+)
 from mrsa_watch._base.errors import require
 
-# First nonce word of a derivation, after those of `_seeds`: secret keys and sharing polynomials.
+# First nonce word of a derivation, after those of `_types`: secret keys and sharing polynomials.
 _SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5
 _V2, _V3, _V4 = 2, 3, 4
 

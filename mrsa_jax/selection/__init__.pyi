@@ -7,9 +7,8 @@ from ._blocks import (
     weighted as weighted,
 )
 from ._checks import Fairness as Fairness
-from ._counts import rollout_counts as rollout_counts
 from ._lines import crossing_partitions as crossing_partitions, from_lines as from_lines
-from ._many import rollout_many as rollout_many
+from ._many import rollout_counts as rollout_counts, rollout_many as rollout_many
 from ._metrics import (
     aggregation_cardinality as aggregation_cardinality,
     fairness_gap as fairness_gap,

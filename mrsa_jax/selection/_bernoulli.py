@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._core import chance as _chance
+from mrsa_jax._core import streams as _chance
 from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree, zeros
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words

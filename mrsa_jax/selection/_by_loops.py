@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.chance import ALWAYS
 from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import is_threefry, key_words
+from mrsa_jax._core.streams import ALWAYS, is_threefry, key_words
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.selection._blocks import BlockSelection
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.chance import ALWAYS
 from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.streams import _CLIENTS, Stream
+from mrsa_jax._core.streams import _CLIENTS, ALWAYS, Stream
 from mrsa_jax._core.threefry_loops import fold_keys, threefry_words, threefry_words_at
 
 LANES = 16

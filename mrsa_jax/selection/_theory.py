@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import integer_or_vector
-from mrsa_jax._core.chance import check_chances
+from mrsa_jax._core.streams import check_chances
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_watch._base.errors import POSITIVE, check_known, check_number, check_size, require
 

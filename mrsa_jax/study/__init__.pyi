@@ -6,7 +6,6 @@ from ._commands import (
     AuditConfig as AuditConfig,
     SecaggConfig as SecaggConfig,
 )
-from ._compare import compare as compare, from_histories as from_histories
 from ._config import (
     AggregationConfig as AggregationConfig,
     DataConfig as DataConfig,
@@ -27,6 +26,7 @@ from ._progress import Progress as Progress
 from ._report_folder import report as report
 from ._run import check as check, run as run, run_and_save as run_and_save
 from ._store import open_study as open_study
+from ._study import compare as compare, from_histories as from_histories
 from ._summary import sentences as sentences, summarise as summarise
 from .advice._run import advise as advise
 from .sweeps._engine import sweep as sweep

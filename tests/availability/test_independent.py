@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._core import chance as _chance
+from mrsa_jax._core import streams as _chance
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.availability import assign_rates, independent

@@ -11,7 +11,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import PRIMES
-from mrsa_jax.modular import _blocked, _open_ranks, _rank_kernel, rank, rank_trajectory
+from mrsa_jax.modular import _blocked, _linalg, _rank_kernel, rank, rank_trajectory
 
 FORMS = ("loops", "xla", "pallas")
 SMALL = (_blocked.SMALL_PRIME, _rank_kernel.WORD_PRIME, 8_191)
@@ -98,8 +98,8 @@ def test_forms_equal_the_rationals(name: str, form: str, exact) -> None:
 def test_small_primes_leave_open_what_they_divide(form: str) -> None:
     # else the cases above would say nothing of drawn primes
     with mj.use_form(form):
-        words = _open_ranks.held(CASES["128"])
-        found = np.asarray(_open_ranks.ranks_modulo(words, None, 5))
+        words = _linalg.held(CASES["128"])
+        found = np.asarray(_linalg.ranks_modulo(words, None, 5))
         prime = _rank_kernel.WORD_PRIME if form == "pallas" else _blocked.SMALL_PRIME
     own = 2 + SMALL.index(prime)
     expected = [exact_ranks(matrix)[-1] for matrix in CASES["128"]]
@@ -148,5 +148,5 @@ def test_sums_that_collide_count_too_many_lines_never_too_few(
     first, second = (pow(0x9E3779B1, k, 2**32) for k in (1, 2))
     other = np.asarray([second, -first], np.int64).astype(np.uint32).astype(np.int32)
     lines = np.asarray([[0, 0], [1, 0], other + [1, 0], [1, 0], other, [0, 0]], np.int32)  # noqa: RUF005
-    found = int(np.asarray(jax.jit(_open_ranks._distinct_lines)(lines[None]))[0])
+    found = int(np.asarray(jax.jit(_linalg._lines_that_differ)(lines[None]))[0])
     assert 3 <= found <= 4

@@ -15,7 +15,7 @@ from mrsa_jax._core import prime as prime_field
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import compiling_for
 from mrsa_jax._core.prime import PRIMES
-from mrsa_jax.modular import _blocked, _linalg, _open_ranks, _ranks, rank, rank_trajectory
+from mrsa_jax.modular import _blocked, _linalg, _ranks, rank, rank_trajectory
 from mrsa_watch._base.primes import NUM_PRIMES, draw_primes, enough_primes, error_bits
 
 
@@ -154,7 +154,7 @@ def test_upper_bounds_count_distinct_lines(form):
     def bounds(matrices):
         if form == "loops":
             return _linalg.host_upper_bounds(matrices)
-        return _open_ranks.upper_bounds(_open_ranks.held(matrices)).tolist()
+        return _linalg.upper_bounds(_linalg.held(matrices)).tolist()
 
     assert bounds(np.array([[[1, 1, 0], [1, 1, 2], [1, 1, 3]], [[0] * 3] * 3])) == [2, 0]
     huge = 10**30  # the smallest entry where no other is 0

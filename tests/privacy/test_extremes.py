@@ -17,7 +17,7 @@ import row_space_oracle as oracle
 from mrsa_jax import MrsaError
 from mrsa_jax.privacy import (
     _clients,
-    _curve,
+    _trajectory,
     client_privacy,
     unweighted_group,
     weak_privacy,
@@ -148,7 +148,7 @@ def test_a_witness_that_is_none_is_not_returned(
             coefficients = tuple(z + 1 for z in coefficients)
         return Vector(weight, columns, coefficients, method)
 
-    for module in (_space, _sieve, _through, _curve, _clients):
+    for module in (_space, _sieve, _through, _trajectory, _clients):
         monkeypatch.setattr(module, "Vector", wrong)
     with pytest.raises(MrsaError, match="a combination of the sums is not what it was found as"):
         function(HISTORY)

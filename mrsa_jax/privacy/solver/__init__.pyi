@@ -16,18 +16,20 @@ from ._costs import (
     light_sets as light_sets,
     num_parts as num_parts,
 )
-from ._exact import (
+from ._ranks import (
+    CHEAP_SECONDS as CHEAP_SECONDS,
     Groups as Groups,
+    Ranks as Ranks,
     collapse as collapse,
     column_codes as column_codes,
     combination_on as combination_on,
     independent_rows as independent_rows,
+    ranks_of as ranks_of,
     reduced_echelon as reduced_echelon,
     residues_of as residues_of,
     solve_each as solve_each,
     support_of as support_of,
 )
-from ._ranks import CHEAP_SECONDS as CHEAP_SECONDS, Ranks as Ranks, ranks_of as ranks_of
 from ._search import Plan as Plan, Progress as Progress, parity_checks as parity_checks, run as run
 from ._sieve import Alone as Alone, Sieve as Sieve
 from ._space import Space as Space, Vector as Vector

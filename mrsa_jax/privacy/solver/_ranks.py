@@ -11,18 +11,212 @@ import bisect
 import dataclasses
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
-from mrsa_jax.privacy.solver._exact import (
-    collapse,
-    column_codes,
-    independent_rows,
-    log2_length,
-    residues_of,
-)
+from mrsa_jax._core.prime import host_residues
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
+
+# ---- Exact integers: combinations of rounds that are checked, and the eliminations behind them.
+#
+# Everything here is decided over the integers. Residues only choose which system is solved.
+
+
+def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
+    """Return integers of any size as uint64 residues."""
+    return host_residues(matrix, prime, np.uint64)
+
+
+def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
+    """Return which rows are not combinations of those before them, modulo a prime: bool."""
+    from mrsa_jax._core import elimination as _elimination
+
+    found: np.ndarray = _elimination.independent_rows(
+        np.ascontiguousarray(residues), np.uint64(prime)
+    )
+    return found
+
+
+def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the non-zero rows of the reduced echelon form, and each one's pivot column."""
+    from mrsa_jax._core import elimination as _elimination
+
+    form, pivots = _elimination.reduced_echelon(np.ascontiguousarray(residues), np.uint64(prime))
+    return form, pivots
+
+
+def kernel_of(residues: np.ndarray, prime: int) -> np.ndarray:
+    """Return a kernel basis modulo a prime, transposed: uint64 `[columns, corank]`."""
+    form, pivots = reduced_echelon(residues, prime)
+    columns = residues.shape[1]
+    free = np.setdiff1d(np.arange(columns), pivots)
+    kernel = np.zeros((columns, len(free)), np.uint64)
+    kernel[free, np.arange(len(free))] = 1
+    kernel[pivots] = (np.uint64(prime) - form[:, free]) % np.uint64(prime)
+    return kernel
+
+
+def combination_on(
+    matrix: np.ndarray, support: Any, weights: np.ndarray, column: int | None = None
+) -> tuple[list[int], np.ndarray] | None:
+    """Find a combination of rows that vanishes outside a set of columns, in exact integers.
+
+    Args:
+        matrix: Integers `[rank, columns]` whose rows are independent.
+        support: Column indices; what comes back is supported on a subset of them.
+        weights: Of the columns: heavier ones are left out where there is a choice.
+        column: One of the support at which the combination must not be zero, if any.
+
+    Returns:
+        Coefficients (coprime Python integers) and the boolean support of the combination, or
+        None when there is none: the columns outside `support` already have full rank, or the
+        others span `column`.
+    """
+    rank, columns = matrix.shape
+    (prime,) = draw_primes(1)
+    through = np.asarray([] if column is None else [column], np.int64)
+    inside = np.zeros(columns, np.bool_)
+    inside[np.asarray(list(support), np.int64)] = True
+    inside[through] = False
+    kept, outside = np.flatnonzero(inside), np.setdiff1d(np.flatnonzero(~inside), through)
+    order = np.concatenate([outside, through, kept[np.argsort(-weights[kept])]])
+    basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
+    if len(basis) < rank:
+        return None
+    # The last column that raises the rank is inside `support` unless those outside have it all.
+    last = basis[-1] if column is None else column
+    if (column is None and not inside[last]) or last not in basis:
+        return None
+    return solve_on(matrix, np.append(basis[basis != last], last))
+
+
+def solve_on(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarray] | None:
+    """Return z with z M zero on all columns of a basis but the last, and the support of z M.
+
+    None when the columns are no basis after all (dependent over the rationals).
+    """
+    solved = solve_each(matrix, basis, [len(basis) - 1])
+    return None if solved is None else (solved[0], support_of(solved[0], matrix))
+
+
+def solve_each(
+    matrix: np.ndarray, basis: np.ndarray, places: Sequence[int]
+) -> list[list[int]] | None:
+    """Return a z for each of some places: z M is zero on all columns of a basis but that one.
+
+    Coprime Python integers; None when the columns are no basis after all.
+    """
+    import flint
+
+    square = flint.fmpz_mat([[int(value) for value in row] for row in matrix[:, basis].T])
+    target = flint.fmpz_mat(len(basis), len(places))
+    for column, place in enumerate(places):
+        target[place, column] = 1
+    try:
+        solution = square.solve(target)
+    except ZeroDivisionError:
+        return None
+    numerators, _ = cast(Any, solution).numer_denom()
+    every = []
+    for column in numerators.transpose().tolist():
+        values = [int(value) for value in column]
+        divisor = math.gcd(*values)
+        every.append([value // divisor for value in values])
+    return every
+
+
+def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
+    """Return where the combination of rows is not zero, computed in Python integers."""
+    used = [j for j, z in enumerate(coefficients) if z]
+    total = [0] * matrix.shape[1]
+    for j in used:
+        z, row = coefficients[j], matrix[j]
+        for k in np.flatnonzero(row):
+            total[k] += z * int(row[k])
+    return np.asarray([value != 0 for value in total])
+
+
+# ---- Clients with equal columns of P seen as one group with a weight.
+#
+# Every vector of the row space is constant on such a group, so weak privacy is decided on one
+# column a group, a client's column counting as many times as the group has members.
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """A participation history with equal columns taken together.
+
+    Attributes:
+        matrix: Integers `[rounds, groups]` (int64 below 2^62, so that two add up, or Python
+            integers where one is larger), one column for each class of identical non-zero columns,
+            lighter groups first.
+        sizes: int64 `[groups]`, clients in each.
+        members: Client indices of each group.
+    """
+
+    matrix: np.ndarray
+    sizes: np.ndarray
+    members: tuple[np.ndarray, ...]
+
+    @property
+    def num_groups(self) -> int:
+        """Number of groups."""
+        return len(self.sizes)
+
+    def clients(self, groups: Any) -> tuple[int, ...]:
+        """Return the sorted clients of some groups."""
+        return tuple(sorted(int(i) for k in groups for i in self.members[k]))
+
+
+def collapse(history: np.ndarray, weights: np.ndarray | None = None) -> Groups:
+    """Group the columns of a history `[rounds, columns]` that are identical and not zero.
+
+    `weights` counts the clients behind each column, one unless given.
+    """
+    part = np.flatnonzero((history != 0).any(axis=0))
+    counts = np.ones(len(part), np.int64) if weights is None else weights[part]
+    codes = column_codes(history)[part]
+    _, first, label = np.unique(codes, return_index=True, return_inverse=True)
+    sizes = np.zeros(len(first), np.int64)
+    np.add.at(sizes, label, counts)
+    order = np.lexsort((first, sizes))  # lighter groups first, then by their first client
+    ends = np.cumsum(np.bincount(label, minlength=len(first)))[:-1]
+    by_label = np.split(part[np.argsort(label, kind="stable")], ends)
+    matrix = _smallest_type(history[:, part[first[order]]])
+    return Groups(matrix, sizes[order], tuple(by_label[k] for k in order))
+
+
+def column_codes(matrix: np.ndarray) -> np.ndarray:
+    """Return values that are equal exactly where the columns of a matrix are."""
+    if matrix.dtype == object:
+        matrix = np.unique(matrix, return_inverse=True)[1].reshape(matrix.shape)
+    if matrix.dtype == np.bool_:
+        matrix = np.packbits(matrix, axis=0)
+    lines = np.ascontiguousarray(matrix.T)
+    return lines.view(np.dtype((np.void, lines.shape[1] * lines.dtype.itemsize)))[:, 0]
+
+
+def _smallest_type(matrix: np.ndarray) -> np.ndarray:
+    """Return the integers as int64 where the sum of any two fits, as Python integers elsewhere."""
+    if matrix.dtype == object or matrix.dtype.itemsize == 8:
+        most = max((abs(int(end(matrix))) for end in (np.min, np.max) if matrix.size), default=0)
+        if most >= 1 << 62:
+            return matrix.astype(object)
+    return matrix.astype(np.int64)
+
+
+def log2_length(row: np.ndarray) -> float:
+    """Return log2 of a row's Euclidean length, 0 for a zero row."""
+    if row.dtype == object:
+        total: Any = sum(int(value) ** 2 for value in row if value)
+    else:
+        total = float((row.astype(np.float64) ** 2).sum())
+    return 0.5 * math.log2(total) if total else 0.0
+
+
+# ---- The rank of every prefix of a history: proven, or with a stated chance of error.
 
 # What is not proven about one history errs with a chance below 2**-40.
 AUDIT_BITS = 40

@@ -14,17 +14,19 @@ import secrets
 
 import numpy as np
 
-from mrsa_jax.privacy.solver._exact import (
+from mrsa_jax.privacy.solver._ranks import (
+    AUDIT_BITS,
+    SECONDS_PER_PRODUCT,
     Groups,
     independent_rows,
     kernel_of,
+    product,
     reduced_echelon,
     residues_of,
     solve_each,
     solve_on,
     support_of,
 )
-from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT, product
 from mrsa_jax.privacy.solver._space import Vector
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 

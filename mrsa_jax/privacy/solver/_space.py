@@ -8,8 +8,13 @@ import functools
 import numpy as np
 
 from mrsa_jax.privacy.solver import _search
-from mrsa_jax.privacy.solver._exact import Groups, collapse, combination_on, support_of
-from mrsa_jax.privacy.solver._ranks import SECONDS_PER_PRODUCT
+from mrsa_jax.privacy.solver._ranks import (
+    SECONDS_PER_PRODUCT,
+    Groups,
+    collapse,
+    combination_on,
+    support_of,
+)
 from mrsa_watch._base.errors import MrsaError
 
 

@@ -12,9 +12,14 @@ from mrsa_jax._core.compiled import compiled
 from mrsa_jax._core.elimination import first_nonzero
 from mrsa_jax.privacy.solver._candidates import program_seconds, sparse_through
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, TERM, light_sets
-from mrsa_jax.privacy.solver._exact import combination_on, kernel_of, residues_of
 from mrsa_jax.privacy.solver._girth import ANOMALY, GAVE_UP, NONE, SMALL, assign, project, takes
-from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT
+from mrsa_jax.privacy.solver._ranks import (
+    AUDIT_BITS,
+    SECONDS_PER_PRODUCT,
+    combination_on,
+    kernel_of,
+    residues_of,
+)
 from mrsa_jax.privacy.solver._search import Progress
 from mrsa_jax.privacy.solver._space import Vector
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits

@@ -19,9 +19,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
 from mrsa_jax._core.arrays import on_device, spread
-from mrsa_jax._core.chance import ALWAYS
 from mrsa_jax._core.device import at_once, chosen_form, over_ranges
-from mrsa_jax._core.streams import Stream, client_words, key_words, round_key, trial_key
+from mrsa_jax._core.streams import ALWAYS, Stream, client_words, key_words, round_key, trial_key
 from mrsa_jax.availability import IndependentSteps, StepDropout, independent_steps
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.graphs._models import Complete, ErdosRenyi

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.chance import ALWAYS
 from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.streams import _CLIENTS, _PAIRS
+from mrsa_jax._core.streams import _CLIENTS, _PAIRS, ALWAYS
 from mrsa_jax._core.threefry_loops import threefry_words
 from mrsa_jax.secagg.failures._verdicts import (
     DISCONNECTED,

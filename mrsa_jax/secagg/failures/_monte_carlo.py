@@ -18,11 +18,10 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
 from mrsa_jax._core.arrays import checked_mesh, host_array, needs_values
-from mrsa_jax._core.chance import check_chances
 from mrsa_jax._core.device import within_memory
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax._core.streams import MAX_PAIRED, as_key
+from mrsa_jax._core.streams import MAX_PAIRED, as_key, check_chances
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.secagg.failures import _judging, _verdicts
 from mrsa_watch._base.errors import check_chance, check_integer, require

@@ -9,9 +9,9 @@ import numpy as np
 
 from mrsa_jax import availability, privacy, selection
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.chance import threshold
 from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax._core.statistics import half_interval
+from mrsa_jax._core.streams import threshold
 from mrsa_jax.study._trial import learnt_sums
 
 _EFFORT = 0.0  # of the search for weak T, which takes longer than all else

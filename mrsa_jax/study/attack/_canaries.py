@@ -8,7 +8,7 @@ import numpy as np
 
 from mrsa_jax import attacks, dp
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_watch._base.errors import require
@@ -38,7 +38,7 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
             client = chosen[whose]
             spread = None if kind == "known" else config.spread
             audit = attacks.canaries(client, mechanism, spread=spread)
-            key = fold(_scene.stream(config, Stream.ATTACK), client)
+            key = fold(_run.stream(config, Stream.ATTACK), client)
             scores, mu = audit.play(key, kept, config.trials), audit.test(kept).mu
             lower, upper = scores.interval(mu / 2)
             found = _residuals(scores)
@@ -126,4 +126,4 @@ def arrays(config: Any) -> int:
     # a covariance over rounds for each trial, with its square, in float64 as in float32
     grams = 28 * min(config.trials * config.rounds**2, 2**21 + config.rounds**2)
     scores = 2 * 8 * config.trials * config.rounds
-    return scores + grams + 2 * _scene.IN_A_ROUND * max(cohort, 2**21) + left
+    return scores + grams + 2 * _run.IN_A_ROUND * max(cohort, 2**21) + left

@@ -9,7 +9,7 @@ import numpy as np
 
 from mrsa_jax import attacks
 from mrsa_jax._core.streams import Stream
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._least_squares import FOUND
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
@@ -75,10 +75,10 @@ def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> attacks.
 
 def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.ndarray | None]:
     assert config.aggregates is not None
-    sums = _scene.read_array(config.aggregates, "aggregates")
+    sums = _run.read_array(config.aggregates, "aggregates")
     truth = None
     if config.participation is not None:
-        truth = _scene.read_array(config.participation, "participation")
+        truth = _run.read_array(config.participation, "participation")
         rule = "must have a row for each row of --aggregates"
         fits = truth.ndim == 2 and len(truth) == len(sums)
         require(fits, "participation", rule, truth.shape, sums.shape)
@@ -86,7 +86,7 @@ def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.
         assert truth is not None
         lengths = np.array(config.interval_lengths or _lengths(len(sums), config.interval))
         return _count_view(sums, truth, lengths), truth
-    counts = _scene.read_array(config.counts, "counts")
+    counts = _run.read_array(config.counts, "counts")
     require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
     if truth is not None:
         rule = "must have a column for each client of --counts"
@@ -110,7 +110,7 @@ def _score_columns(
     attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
     num_groups = len(np.unique(np.asarray(view.counts), axis=1).T)
     progress.stage(f"{label}: columns", num_groups)
-    found = attack.run(_scene.stream(config, Stream.ATTACK), view, progress.update)
+    found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
     report.arrays[f"participation_{len(report.summary)}"] = found.participation
     report.arrays[f"estimates_{len(report.summary)}"] = found.estimates
     row: dict[str, Any] = {
@@ -165,9 +165,9 @@ def _matched(found: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
 def arrays(config: Any) -> int:
     """Return the arrays of disaggregation."""
     if config.aggregates is not None:
-        rounds, dim = _scene.shape_of(config, "aggregates")
+        rounds, dim = _run.shape_of(config, "aggregates")
         who = "counts" if config.counts is not None else "participation"
-        n, is_simulated, schemes = _scene.shape_of(config, who)[-1], False, 1
+        n, is_simulated, schemes = _run.shape_of(config, who)[-1], False, 1
     else:
         rounds, dim, n = config.rounds, config.dim, config.num_clients
         is_simulated, schemes = True, len(config.schemes)

@@ -19,7 +19,7 @@ from mrsa_jax._core.device import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study import _build
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 from mrsa_watch._base.errors import require
 
@@ -78,7 +78,7 @@ def _simulated(
     config: DistinguishConfig, kept: np.ndarray, client: int
 ) -> tuple[attacks.Distinguish, _Scores]:
     attack = attacks.distinguish(client, config.shift, noise=config.noise)
-    key = fold(_scene.stream(config, Stream.ATTACK), client)
+    key = fold(_run.stream(config, Stream.ATTACK), client)
     return attack, attack.play(key, kept, config.trials)
 
 
@@ -144,11 +144,11 @@ class _Trained:
         shape = dataset.train_inputs.shape[1:]
         self.pool = (on_device(dataset.train_inputs), on_device(dataset.train_labels))
         whole = len(self.pool[1])
-        self.start, self.trainer = _scene.start_and_trainer(
+        self.start, self.trainer = _run.start_and_trainer(
             config, self.model, shape, config.client_size
         )
-        _, self.of_all = _scene.start_and_trainer(config, self.model, shape, whole)
-        drawn = jax.random.normal(_scene.stream(config, Stream.ASSIGNMENT), self.start.shape)
+        _, self.of_all = _run.start_and_trainer(config, self.model, shape, whole)
+        drawn = jax.random.normal(_run.stream(config, Stream.ASSIGNMENT), self.start.shape)
         self.direction = drawn / jnp.linalg.norm(drawn)
         self.history, self.config = history, config
         self.progress, self.done = progress, 0
@@ -186,9 +186,7 @@ class _Trained:
         if client is not None:
             shifts[config.warm_up :, client] = shift
         # another stream for each client whose updates are shifted
-        key = fold(
-            _scene.stream(config, Stream.LOCAL_TRAINING), 0 if client is None else 1 + client
-        )
+        key = fold(_run.stream(config, Stream.LOCAL_TRAINING), 0 if client is None else 1 + client)
         samples = 4 * config.client_size * int(np.prod(self.pool[0].shape[1:]))
         in_flight = config.num_clients * (4 * _COPIES * len(self.start) + samples)
         tile = min(at_once("repeated", in_flight), count)
@@ -304,6 +302,6 @@ def arrays(config: Any) -> int:
         )
     if "trained" not in config.others:
         return simulated
-    pool, dim, entries = _scene.model_sizes(config)
+    pool, dim, entries = _run.model_sizes(config)
     kept = 3 * 8 * config.trainings * config.rounds * config.num_clients
     return pool + simulated + kept + 4 * 4 * config.num_clients * (dim + entries)

@@ -12,7 +12,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.study import _build
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 from mrsa_watch._base.errors import ConfigurationError, require
@@ -33,10 +33,10 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     images, labels, classes = _chosen_images(config, num_clients * config.num_images)
     shape, one, everybody = tuple(images.shape[1:]), config.num_images, len(images)
     model = _build.MODELS[config.model](classes)
-    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=one)
-    clients = _scene.equal_parts(images, labels, num_clients, one, classes)  # each makes one step
+    start, trainer = _run.start_and_trainer(config, model, shape, batch_size=one)
+    clients = _run.equal_parts(images, labels, num_clients, one, classes)  # each makes one step
     updates = np.asarray(federated.client_updates(config.seed, model, start, clients, trainer))
-    wire = _scene.through_wire(_scene.stream(config, Stream.QUANTIZATION), updates)
+    wire = _run.through_wire(_run.stream(config, Stream.QUANTIZATION), updates)
     attack = attacks.gradient_inversion(
         config.method,
         num_steps=config.iterations,
@@ -57,7 +57,7 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
         known = on_device(labels[:count]) if config.known_labels else None
         view = attacks.UpdateView(model, start, shape, classes, on_device(update), count, known)
         progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
-        found = attack.run(_scene.stream(config, Stream.ATTACK), view, progress.update)
+        found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
         ordered = _score_images(report, _label(config, name), found, images[:count], labels[:count])
         report.arrays[name] = ordered
         rows.append((_label(config, name), ordered))
@@ -177,12 +177,12 @@ def arrays(config: Any) -> int:
     shape: tuple[int, ...]
     pool, shape, classes = 0, (_SIDE, _SIDE, 3), _CLASSES
     if config.dataset is not None:
-        pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
-    dim = _scene.dim_of(config.model, shape, classes)
+        pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
+    dim = _run.dim_of(config.model, shape, classes)
     images = count if "sum" in config.seen else config.num_images
-    entries = _scene.activations(config.model, shape, classes)
+    entries = _run.activations(config.model, shape, classes)
     walked = config.restarts * (_OF_MODEL * dim + _OF_IMAGE * images * entries)
-    return pool + 4 * walked + _scene.on_the_wire(dim, config.num_summed)
+    return pool + 4 * walked + _run.on_the_wire(dim, config.num_summed)
 
 
 _OF_MODEL = 6  # arrays like the model, of each restart

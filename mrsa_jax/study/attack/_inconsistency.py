@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress) -> None:
     """Send a target the model and the others a silent one, through the real protocol."""
     report.title = "A malicious server: the target's update, read off a sum of several"
-    dataset, clients = _scene.dealt_out(config, config.cohort_size)
+    dataset, clients = _run.dealt_out(config, config.cohort_size)
     shape = tuple(dataset.train_inputs.shape[1:])
     model = federated.mlp(dataset.num_classes, hidden_sizes=(config.hidden_size,))
-    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=10)
+    start, trainer = _run.start_and_trainer(config, model, shape, batch_size=10)
     levels = 2**16 + 1  # 0 is a level: silent clients add nothing
     quantizer = quantize.stochastic(levels, 1.0)
     bits = (config.cohort_size * (levels - 1)).bit_length()
@@ -56,7 +56,7 @@ def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress)
 
 def arrays(config: Any) -> int:
     """Return the arrays of the malicious server: real messages of all clients."""
-    pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
+    pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
     dim = math.prod(shape) * config.hidden_size + config.hidden_size * (1 + classes) + classes
     return pool + 4 * dim * (_OF_SENDER * config.cohort_size + _OF_MESSAGES)
 

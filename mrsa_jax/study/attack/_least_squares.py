@@ -13,7 +13,7 @@ from mrsa_jax._core.arrays import as_integers
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 from mrsa_watch._base.errors import require
@@ -60,10 +60,10 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
 def _simulated(
     config: LeastSquaresConfig, label: str, history: np.ndarray, progress: Progress
 ) -> _Sums:
-    dataset, clients = _scene.dealt_out(config, config.num_clients)
+    dataset, clients = _run.dealt_out(config, config.num_clients)
     model = _build.MODELS[config.model](dataset.num_classes)
     shape = dataset.train_inputs.shape[1:]
-    start, trainer = _scene.start_and_trainer(config, model, shape, config.batch_size)
+    start, trainer = _run.start_and_trainer(config, model, shape, config.batch_size)
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
@@ -78,15 +78,15 @@ def _simulated(
 
 def _from_files(config: LeastSquaresConfig) -> _Sums:
     assert config.aggregates is not None
-    sums = _scene.read_array(config.aggregates, "aggregates")
+    sums = _run.read_array(config.aggregates, "aggregates")
     if config.run is not None:
         history = _stored_history(config.run)
         learnt = history[history.any(axis=1)]
         history = history if len(sums) == len(history) else learnt
     else:
         assert config.participation is not None
-        history = _scene.read_array(config.participation, "participation")
-    truth = None if config.updates is None else _scene.read_array(config.updates, "updates")
+        history = _run.read_array(config.participation, "participation")
+    truth = None if config.updates is None else _run.read_array(config.updates, "updates")
     return _Sums(config.aggregates.name, history, sums, truth)
 
 
@@ -245,17 +245,17 @@ def arrays(config: Any) -> int:
     """Return the arrays of least squares: sums and moments of what was sent are float64."""
     if config.run is not None:
         own = load_config(TrainConfig, config.run / "config.toml")
-        pool, shape, classes = _scene.data_of(own.data.dataset, own.data.directory, own.seed)
-        dim = _scene.dim_of(own.training.model, shape, classes)
+        pool, shape, classes = _run.data_of(own.data.dataset, own.data.directory, own.seed)
+        dim = _run.dim_of(own.training.model, shape, classes)
         n, k, rounds = own.population.num_clients, own.population.cohort_size, own.rounds
         rounds = rounds if config.window is None else min(rounds, config.window)
-        files, frozen = _scene.sizes_of(config.updates), False
+        files, frozen = _run.sizes_of(config.updates), False
         return pool + files + _of_rounds(dim, n, k, rounds, frozen)
     if config.aggregates is not None:  # read in pieces where it is an .npy; pages count as read
-        n = _scene.shape_of(config, "participation")[-1] if config.participation is not None else 0
-        d = _scene.shape_of(config, "aggregates")[-1]
-        return _scene.sizes_of(config.aggregates, config.updates) + 8 * n * d
-    pool, dim, _ = _scene.model_sizes(config)
+        n = _run.shape_of(config, "participation")[-1] if config.participation is not None else 0
+        d = _run.shape_of(config, "aggregates")[-1]
+        return _run.sizes_of(config.aggregates, config.updates) + 8 * n * d
+    pool, dim, _ = _run.model_sizes(config)
     n, k = config.num_clients, config.cohort_size
     return pool + _of_rounds(dim, n, k, config.rounds, config.frozen)
 
@@ -263,5 +263,5 @@ def arrays(config: Any) -> int:
 def _of_rounds(dim: int, n: int, k: int, rounds: int, is_frozen: bool) -> int:
     sums = 2 * 8 * rounds * dim  # one by one, and stacked
     moments = 3 * 8 * n * dim  # total, mean, and the squares of one of them
-    in_training = 4 * dim * ((2 * n if is_frozen else 0) + _scene.IN_A_ROUND * k)
+    in_training = 4 * dim * ((2 * n if is_frozen else 0) + _run.IN_A_ROUND * k)
     return sums + moments + in_training

@@ -11,7 +11,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, samples_at_once
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study import _build
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_models import MembershipConfig
 from mrsa_watch._base.errors import require
 
@@ -28,7 +28,7 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     pool = _pool(config)
     shape = tuple(pool.inputs.shape[1:])
     model = _build.MODELS[config.model](pool.num_classes)
-    start, trainer = _scene.start_and_trainer(config, model, shape, config.batch_size)
+    start, trainer = _run.start_and_trainer(config, model, shape, config.batch_size)
     methods = [
         attacks.membership(
             method, trainer, num_shadows=config.num_shadows, shadow_size=config.client_size
@@ -49,7 +49,7 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
         found = []
         for target in range(config.num_targets):
             view = _view(config, model, start, pool, target, seen[target])
-            own = attack.run(fold(_scene.stream(config, Stream.ATTACK), target), view)
+            own = attack.run(fold(_run.stream(config, Stream.ATTACK), target), view)
             found.append(own.scores - own.threshold)
             progress.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
         _score_members(config, report, attack.method, np.stack(found))
@@ -69,16 +69,16 @@ def _pool(config: MembershipConfig) -> data.ClientData:
     is_wrong = generator.random(len(labels)) < config.label_noise
     drawn = generator.integers(0, dataset.num_classes, len(labels))
     noisy = np.where(is_wrong, drawn, labels).astype(np.int32)
-    return _scene.equal_parts(inputs, noisy, count, size, dataset.num_classes)
+    return _run.equal_parts(inputs, noisy, count, size, dataset.num_classes)
 
 
 def _seen_models(config: MembershipConfig, start: np.ndarray, updates: np.ndarray) -> np.ndarray:
     """Return for each target what is seen of its model, float32 [targets, seen, d]."""
-    key = _scene.stream(config, Stream.QUANTIZATION)
+    key = _run.stream(config, Stream.QUANTIZATION)
     models = []
     for target in range(config.num_targets):
         company = [(target + i) % len(updates) for i in range(config.num_summed)]
-        wire = _scene.through_wire(fold(key, target), updates[company])
+        wire = _run.through_wire(fold(key, target), updates[company])
         of = {
             "plain": updates[target],
             "padded": attacks.read_models(wire.padded)[0],
@@ -168,16 +168,16 @@ def _score_members(
 
 def arrays(config: Any) -> int:
     """Return the arrays of membership inference: the clients' models and the shadow models."""
-    pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
-    dim = _scene.dim_of(config.model, shape, classes)
+    pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
+    dim = _run.dim_of(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
     models = 4 * dim * (_OF_SHADOW * config.num_shadows + 3 * clients)
-    entries = _scene.activations(config.model, shape, classes)
+    entries = _run.activations(config.model, shape, classes)
     side_by_side = min(config.num_shadows, at_once("clients", 4 * dim))
     training = 4 * side_by_side * (4 * dim + 3 * config.batch_size * entries)
     together = samples_at_once("questions", shape)
     asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + 1000)
-    return pool + models + training + asking + _scene.on_the_wire(dim, config.num_summed)
+    return pool + models + training + asking + _run.on_the_wire(dim, config.num_summed)
 
 
 _OF_SHADOW = 4  # arrays like the model, of each shadow model

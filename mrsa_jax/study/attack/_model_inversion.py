@@ -11,7 +11,7 @@ from mrsa_jax import attacks, data, federated, plotting
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream
-from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
 from mrsa_watch._base.errors import require
@@ -26,15 +26,15 @@ _MOST_DRAWN = 12  # images in a row of the grid
 def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress) -> None:
     """Invert softmax regression: one client's model in the clear and padded, and the mean."""
     report.title = f"Model inversion: softmax regression on {config.dataset}"
-    dataset, clients = _scene.dealt_out(config, config.num_clients)
+    dataset, clients = _run.dealt_out(config, config.num_clients)
     shape, model = tuple(dataset.train_inputs.shape[1:]), federated.logistic(dataset.num_classes)
-    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=10)
+    start, trainer = _run.start_and_trainer(config, model, shape, batch_size=10)
     progress.stage("clients' training", 1)
     updates = federated.client_updates(config.seed, model, start, clients, trainer)
     models = np.asarray(start)[None] + np.asarray(updates)
     progress.update(1, 1)
-    key = _scene.stream(config, Stream.QUANTIZATION)
-    wire = _scene.through_wire(key, models, config.connection_probability)
+    key = _run.stream(config, Stream.QUANTIZATION)
+    wire = _run.through_wire(key, models, config.connection_probability)
     means, drawn = _class_means(dataset)
     attack = attacks.model_inversion(
         num_steps=config.iterations, step_size=config.step_size, smoothness=config.smoothness
@@ -103,6 +103,6 @@ def _score_classes(report: AttackFindings, name: str, found: Any, means: np.ndar
 
 def arrays(config: Any) -> int:
     """Return the arrays of model inversion: the clients' models and their uploads."""
-    pool, shape, classes = _scene.data_of(config.dataset, None, config.seed)
-    dim = _scene.dim_of("logistic", shape, classes)
-    return pool + _scene.on_the_wire(dim, config.num_clients) + 8 * 4 * len(config.seen) * dim
+    pool, shape, classes = _run.data_of(config.dataset, None, config.seed)
+    dim = _run.dim_of("logistic", shape, classes)
+    return pool + _run.on_the_wire(dim, config.num_clients) + 8 * 4 * len(config.seen) * dim
