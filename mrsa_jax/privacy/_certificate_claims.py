@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax.privacy._audit_found import Audit
-from mrsa_jax.privacy._certificate import Kernel
+from mrsa_jax.privacy._certificate_vectors import Kernel
 from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._recipe import digits
 from mrsa_jax.privacy.solver import combination_on, independent_rows, residues_of, solve_each
