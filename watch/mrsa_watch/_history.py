@@ -13,6 +13,7 @@ from mrsa_watch._base.errors import MrsaError
 from mrsa_watch._base.primes import draw_wide_primes, wide_error_bits
 from mrsa_watch._leverages import Kernel, Leverages, Rest, Step
 from mrsa_watch._rows import Classes, Row, Rows
+from mrsa_watch._vectors import loops
 
 _NUM_PRIMES = 2
 _MOST_ENTRIES = 10**8  # of a matrix that is searched
@@ -237,16 +238,14 @@ class History:
                 for kernel in self._kernels]  # fmt: skip
 
     def _light(self, classes: Classes, row: Row | None) -> _Light:
-        from mrsa_watch import _loops
-
         count = len(classes.sizes)
         vectors = [None] * _NUM_PRIMES if row is None else self._extended(row)
         keys = [kernel.keys(classes.of, count, row, own)
                 for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
         (first, one), (second, two) = keys
         alone = one & two
-        found = _loops.lightest(first, second, alone, classes.sizes)
-        single, _, pair, _, _, triple = map(int, found)  # NumPy's where nothing is compiled
+        found = loops().lightest(first, second, alone, classes.sizes)
+        single, pair, triple = map(int, found)  # NumPy's where numba is not
         in_use = np.sort(classes.sizes[classes.sizes > 0])
         known = [weight for weight in (single, pair, triple) if weight >= 0]
         lower = min(known, default=int(in_use[0]))  # none only if random numbers agree by chance

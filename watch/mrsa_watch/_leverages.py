@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mrsa_watch._rows import Row, Rows, grown
+from mrsa_watch._vectors import loops, negative, plus, reciprocal, times, total
 
 # ---- What a growing history cannot tell apart: random vectors of its kernel modulo a large prime.
 #
@@ -82,47 +83,61 @@ class Kernel:
 
     def seen(self, row: Row, vectors: np.ndarray | None = None) -> np.ndarray:
         """Return the row's products with kernel vectors: all 0 where it depends on the others."""
-        from mrsa_watch import _loops
-
-        vectors = self.vectors if vectors is None else vectors
-        return _loops.dots(row.places, self.residues(row), vectors, self.prime, self.inverse)
+        own = (self.vectors if vectors is None else vectors)[:, row.places]
+        if row.weights is not None:
+            own = self._times(own, self.residues(row))
+        return np.asarray(self._total(own, axis=1))
 
     def step(self, rows: Rows, row: Row, pivot: int) -> Step | None:
         """Return what the row does with a client as its pivot; None if that is none."""
-        from mrsa_watch import _loops
-
-        field = self.prime, self.inverse
         own = self.residues(row)
-        by_row = _loops.from_pivots(
-            row.places, own, self._pivot_of, self._solver, self._rank, *field
-        )
-        right = _loops.column(
-            pivot, rows.starts, rows.held, rows.clients, self._weights, self._rank, self.one
-        )
+        by_row = self._from_pivots(row, own)
+        right = self._column(pivot, rows)
         at = int(np.searchsorted(row.places, pivot))
         is_in = at < len(row.places) and row.places[at] == pivot
         entry = 0 if not is_in else int(own[at] if len(own) else self.one)
-        left = (entry - int(_loops.product(by_row, right, *field))) % self.value
+        left = (entry - int(self._total(self._times(by_row, right)))) % self.value
         if left == 0:
             return None
-        by_column = _loops.solved(self._solver, right, self._rank, *field)
-        # numba returns an int of Python, which is an int64 wherever it is passed next
-        unit = np.uint64(_loops.reciprocal(np.uint64(left), self.one, *field))
-        return Step(pivot, by_row, by_column, unit)
+        used = np.flatnonzero(right)
+        solver = self._solver[: self._rank, used]
+        by_column = self._total(self._times(solver, right[used]), axis=1)
+        return Step(pivot, by_row, by_column, reciprocal(left, self.prime))
+
+    def _from_pivots(self, row: Row, own: np.ndarray) -> np.ndarray:
+        """Return the row that gives these entries at the pivots, as a combination of the rows."""
+        at = self._pivot_of[row.places]
+        picked = self._solver[at[at >= 0], : self._rank]
+        if len(own):
+            picked = self._times(picked, own[at >= 0, None])
+        return np.asarray(self._total(picked, axis=0))
+
+    def _column(self, client: int, rows: Rows) -> np.ndarray:
+        """Return a client's residues in the rows so far."""
+        places = np.flatnonzero(rows.clients[: rows.starts[self._rank]] == client)
+        found = np.zeros(self._rank, np.uint64)
+        at = np.searchsorted(rows.starts[: self._rank], places, "right") - 1
+        held = rows.held[at]
+        found[at] = self.one
+        places, at, held = (each[held >= 0] for each in (places, at, held))
+        found[at] = self._weights[held + places - rows.starts[at]]
+        return found
 
     def take(self, row: Row, step: Step) -> None:
         """Make the row the next one."""
-        from mrsa_watch import _loops
-
-        field = self.prime, self.inverse
         rank = self._rank
-        seen = self.seen(row)
-        factors = np.asarray([_loops.times(own, step.unit, *field) for own in seen], np.uint64)
-        _loops.shift_kernel(
-            self.vectors, self._pivots, rank, step.pivot, step.by_column, factors, *field
+        factors = self._times(self.seen(row), step.unit)
+        self.vectors[:, step.pivot] = plus(
+            self.vectors[:, step.pivot], negative(factors, self.prime), self.prime
+        )
+        pivots = self._pivots[:rank]
+        self.vectors[:, pivots] = plus(
+            self.vectors[:, pivots], self._times(factors[:, None], step.by_column), self.prime
         )
         self._solver = grown(self._solver, rank + 1, rank + 1)
-        _loops.grow(self._solver, rank, step.by_row, step.by_column, step.unit, *field)
+        loops().grow(
+            self._solver, rank, step.by_row, step.by_column, step.unit, self.prime, self.inverse
+        )
         self._pivots = grown(self._pivots, rank + 1)
         self._pivots[rank] = step.pivot
         self._pivot_of[step.pivot] = rank
@@ -131,6 +146,12 @@ class Kernel:
         self._weights[self._num_held : self._num_held + len(own)] = own
         self._num_held += len(own)
         self._rank = rank + 1
+
+    def _times(self, a: np.ndarray, b: Any) -> np.ndarray:
+        return np.asarray(times(a, b, self.prime, self.inverse))
+
+    def _total(self, residues: np.ndarray, axis: int = 0) -> Any:
+        return total(residues, axis, self.prime, self.inverse)
 
     def keys(self, classes: np.ndarray, count: int, row: Row | None = None,
              vectors: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
@@ -145,21 +166,17 @@ class Kernel:
         Returns:
             The keys, and which classes stand alone.
         """
-        from mrsa_watch import _loops
-
         field = self.prime, self.inverse
         vectors = self.vectors if vectors is None else vectors
-        sums = _loops.class_sums(vectors, classes, count, self.prime)
+        sums = loops().class_sums(vectors, classes, count, *field)
         seen = np.zeros(0, np.uint64) if row is None else self.seen(row, vectors)
         if seen.any():
             used = int(np.flatnonzero(seen)[-1])
-            unit = np.uint64(_loops.reciprocal(seen[used], self.one, *field))
             others = [a for a in range(VECTORS) if a != used]
-            factors = [_loops.times(seen[a], unit, *field) for a in others]
-            rest = sums[others]
-            _loops.without(rest, np.asarray(factors, np.uint64), sums[used], *field)
-            sums = rest
-        keys = _loops.ratios(sums[0], sums[1], self.one, *field)
+            factors = self._times(seen[others], reciprocal(seen[used], self.prime))
+            taken = self._times(factors[:, None], sums[used])
+            sums = plus(sums[others], negative(taken, self.prime), self.prime)
+        keys = loops().ratios(sums[0], sums[1], self.one, *field)
         return keys, (sums == 0).all(axis=0)
 
 
@@ -223,8 +240,6 @@ class Leverages:
 
     def rest(self, rows: Rows, row: Row) -> Rest:
         """Return what a row has beside those before it."""
-        from mrsa_watch import _loops
-
         rank, scales = self._rank, rows.scales[: self._rank]
         lower = self._lower[:rank, :rank]
         kept = rows.starts, rows.held, rows.clients, rows.values
@@ -232,18 +247,18 @@ class Leverages:
         rest[row.places] = row.floats
         along, overlaps, combined = np.zeros(rank), np.zeros(rank), np.zeros(rank)
         for count in range(_PASSES):
-            seen = _loops.inner_one(*kept, rank, rest)
+            seen = loops().inner_one(*kept, rank, rest)
             overlaps = overlaps if count else seen
             part = (seen * scales)[:, None]
-            _loops.solve_lower(lower, part)
-            if _loops.length(part[:, 0]) <= _NOTHING * _loops.length(rest):
+            loops().solve_lower(lower, part)
+            if loops().length(part[:, 0]) <= _NOTHING * loops().length(rest):
                 break
             along += part[:, 0]
-            _loops.solve_upper(lower, part)
+            loops().solve_upper(lower, part)
             combined += part[:, 0]
-            _loops.spread_one(*kept, part[:, 0] * scales, rest)
+            loops().spread_one(*kept, part[:, 0] * scales, rest)
         rest *= row.scale
-        length = float(_loops.length(rest))
+        length = float(loops().length(rest))
         growth = _growth(combined * row.scale, length)
         return Rest(rest, along * row.scale, length, growth, overlaps)
 
@@ -261,8 +276,6 @@ class Leverages:
         return found
 
     def _block(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
-        from mrsa_watch import _loops
-
         rank, scales = self._rank, rows.scales[: self._rank, None]
         lower = self._lower[:rank, :rank]
         kept = rows.starts, rows.held, rows.clients, rows.values
@@ -271,17 +284,17 @@ class Leverages:
             rest[row.places, k] = row.floats
         along, overlaps, combined = np.zeros((3, rank, len(asked)))
         for count in range(_PASSES):
-            part = _loops.inner(*kept, rank, rest)
+            part = loops().inner(*kept, rank, rest)
             overlaps = overlaps if count else part.copy()
             part *= scales
-            _loops.solve_lower(lower, part)
+            loops().solve_lower(lower, part)
             lengths = np.linalg.norm(rest, axis=0)
             if (np.linalg.norm(part, axis=0) <= _NOTHING * lengths).all():
                 break
             along += part
-            _loops.solve_upper(lower, part)
+            loops().solve_upper(lower, part)
             combined += part
-            _loops.spread(*kept, part * scales, rest)
+            loops().spread(*kept, part * scales, rest)
         units = np.asarray([row.scale for row in asked])
         rest *= units
         along *= units

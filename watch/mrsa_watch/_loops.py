@@ -1,16 +1,16 @@
-"""Compiled loops over a growing history: residues modulo a 61-bit prime, and floats.
+"""Compiled loops over a growing history, of residues as `_vectors` keeps them and of floats.
 
-Residues are kept times 2**64 (Montgomery), so that a product takes no division. Sums run in one
+Sums run in one
 fixed order, so that a history that is read again gives the same floats to the last bit.
 
-Import inside functions only (see `_base.loops`).
+Imported where numba is installed: `_vectors.loops` chooses.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_watch._base.loops import compiled
+from mrsa_watch._base.compiled import compiled
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -43,11 +43,6 @@ def _plus(a, b, prime):
 
 
 @compiled
-def _minus(a, b, prime):
-    return a - b if a >= b else a + prime - b
-
-
-@compiled
 def reciprocal(a, one, prime, inverse):
     """Return the residue whose product with `a` is one; 0 for 0."""
     exponent = prime - np.uint64(2)
@@ -58,74 +53,6 @@ def reciprocal(a, one, prime, inverse):
         square = times(square, square, prime, inverse)
         exponent >>= _ONE
     return result
-
-
-@compiled
-def dots(places, weights, vectors, prime, inverse):
-    """Return a row's products with vectors `[vectors, clients]`; no `weights` are all one."""
-    found = np.zeros(vectors.shape[0], np.uint64)
-    for a in range(vectors.shape[0]):
-        total = _ZERO
-        for k in range(places.shape[0]):
-            value = vectors[a, places[k]]
-            if weights.shape[0]:
-                value = times(value, weights[k], prime, inverse)
-            total = _plus(total, value, prime)
-        found[a] = total
-    return found
-
-
-@compiled
-def column(client, starts, held, clients, weights, rank, one):
-    """Return a client's residues in the first `rank` rows, whose clients are sorted."""
-    found = np.zeros(rank, np.uint64)
-    for j in range(rank):
-        low, high = starts[j], starts[j + 1]
-        end = high
-        while low < high:
-            middle = (low + high) // 2
-            if clients[middle] < client:
-                low = middle + 1
-            else:
-                high = middle
-        if low < end and clients[low] == client:
-            found[j] = one if held[j] < 0 else weights[held[j] + low - starts[j]]
-    return found
-
-
-@compiled
-def from_pivots(places, weights, pivot_of, solver, rank, prime, inverse):
-    """Return the row that gives these entries at the pivots, as a combination of the rows."""
-    found = np.zeros(rank, np.uint64)
-    for k in range(places.shape[0]):
-        place = pivot_of[places[k]]
-        if place >= 0:
-            for j in range(rank):
-                value = solver[place, j]
-                if weights.shape[0]:
-                    value = times(value, weights[k], prime, inverse)
-                found[j] = _plus(found[j], value, prime)
-    return found
-
-
-@compiled
-def solved(solver, right, rank, prime, inverse):
-    """Return `solver[:rank, :rank]` times a vector."""
-    found = np.zeros(rank, np.uint64)
-    for j in range(rank):
-        if right[j] != _ZERO:
-            for k in range(rank):
-                found[k] = _plus(found[k], times(solver[k, j], right[j], prime, inverse), prime)
-    return found
-
-
-@compiled
-def product(left, right, prime, inverse):
-    """Return the inner product of two vectors of residues."""
-    total = _ZERO
-    for j in range(left.shape[0]):
-        total = _plus(total, times(left[j], right[j], prime, inverse), prime)
-    return total
 
 
 @compiled
@@ -148,17 +75,7 @@ def grow(solver, rank, by_row, by_column, unit, prime, inverse):
 
 
 @compiled
-def shift_kernel(vectors, pivots, rank, pivot, by_column, factors, prime, inverse):
-    """Take from each kernel vector what a new row sees of it."""
-    for a in range(vectors.shape[0]):
-        vectors[a, pivot] = _minus(vectors[a, pivot], factors[a], prime)
-        for k in range(rank):
-            step = times(by_column[k], factors[a], prime, inverse)
-            vectors[a, pivots[k]] = _plus(vectors[a, pivots[k]], step, prime)
-
-
-@compiled
-def class_sums(vectors, classes, count, prime):
+def class_sums(vectors, classes, count, prime, _):
     """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
     found = np.zeros((vectors.shape[0], count), np.uint64)
     for a in range(vectors.shape[0]):
@@ -166,14 +83,6 @@ def class_sums(vectors, classes, count, prime):
             k = classes[i]
             found[a, k] = _plus(found[a, k], vectors[a, i], prime)
     return found
-
-
-@compiled
-def without(sums, factor, taken, prime, inverse):
-    """Subtract `factor` times the vector `taken` from each of `sums`, in place."""
-    for a in range(sums.shape[0]):
-        for k in range(sums.shape[1]):
-            sums[a, k] = _minus(sums[a, k], times(factor[a], taken[k], prime, inverse), prime)
 
 
 @compiled
@@ -207,9 +116,8 @@ def lightest(first, second, is_alone, sizes):
     Classes with the same keys in both are parallel. Classes of size 0 are none.
 
     Returns:
-        The weight of the lightest class alone and its number; of the lightest two parallel ones
-        and their numbers; and of the three lightest that are neither alone nor heavier than a
-        parallel one. -1 where there are none.
+        The weight of the lightest class alone; of the lightest two parallel ones; and of the three
+        lightest that are neither alone nor heavier than a parallel one. -1 where there are none.
     """
     count = first.shape[0]
     size = 16
@@ -217,14 +125,13 @@ def lightest(first, second, is_alone, sizes):
         size *= 2
     table = np.full(size, -1, np.int64)
     other = np.full(count, -1, np.int64)  # of a group's first class: its lightest
-    single, single_at = -1, -1
-    pair, left, right = -1, -1, -1
+    single, pair = -1, -1
     for k in range(count):
         if sizes[k] == 0:
             continue
         if is_alone[k]:
             if single < 0 or sizes[k] < single:
-                single, single_at = sizes[k], k
+                single = sizes[k]
             continue
         place = ((first[k] ^ (second[k] * _SPREAD)) * _SPREAD) >> np.uint64(20)
         at = np.int64(place) & (size - 1)
@@ -237,7 +144,7 @@ def lightest(first, second, is_alone, sizes):
         head = table[at]
         best = other[head]
         if pair < 0 or sizes[best] + sizes[k] < pair:
-            pair, left, right = sizes[best] + sizes[k], best, k
+            pair = sizes[best] + sizes[k]
         if sizes[k] < sizes[best]:
             other[head] = k
     low = np.full(3, np.iinfo(np.int64).max // 4, np.int64)
@@ -250,7 +157,7 @@ def lightest(first, second, is_alone, sizes):
                 if own < low[place]:
                     own, low[place] = low[place], own
     triple = low.sum() if groups >= 3 else -1
-    return single, single_at, pair, left, right, triple
+    return single, pair, triple
 
 
 @compiled

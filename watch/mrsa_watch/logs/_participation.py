@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import pathlib
@@ -16,7 +17,7 @@ import numpy as np
 from mrsa_watch.logs import _columns, _table
 from mrsa_watch.logs._decide import read_table
 from mrsa_watch.logs._json import load_object
-from mrsa_watch.logs._jsonl import TORN, LineParser, SumLine
+from mrsa_watch.logs._jsonl import TORN, Key, LineParser, SumLine
 from mrsa_watch.logs._names import fault
 from mrsa_watch.logs._table import Column, Layout, ParticipationLog
 from mrsa_watch.logs._text import lines_of, text_format, text_of
@@ -149,11 +150,13 @@ def _is_participation(data: bytes, path: pathlib.Path) -> bool:
 
 
 class _Sum(NamedTuple):
-    """What is kept of a learnt sum: its clients and weights as codes."""
+    """What is kept of a learnt sum: some 200 bytes, and one machine word or two per client."""
 
-    line: SumLine
-    clients: np.ndarray
-    weights: np.ndarray
+    key: Key
+    noise: float | None
+    clip: float | None
+    clients: array.array[int]  # codes
+    weights: array.array[int] | None  # codes; None where all are 1
 
 
 class _Codes(dict[Any, int]):
@@ -163,8 +166,8 @@ class _Codes(dict[Any, int]):
         self[name] = len(self)
         return self[name]
 
-    def of(self, names: Sequence[Any]) -> np.ndarray:
-        return np.fromiter(map(self.__getitem__, names), np.int64, len(names))
+    def of(self, names: Sequence[Any]) -> array.array[int]:
+        return array.array("i", map(self.__getitem__, names))
 
 
 def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> ParticipationLog:
@@ -176,40 +179,45 @@ def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> Par
     others: Counter[str] = Counter()
     for found in parser.sums(lines_of(data)):
         if found.status == "learnt":
-            factors = np.zeros(len(found.clients), np.int64)
-            if found.weights is not None:
-                factors = weights.of(found.weights)
-            own = dataclasses.replace(found, clients=(), weights=None, asked=None, lost={})
-            sums.append(_Sum(own, clients.of(found.clients), factors))
+            factors = None if found.weights is None else weights.of(found.weights)
+            own = clients.of(found.clients)
+            sums.append(_Sum(found.key, found.noise, found.clip, own, factors))
         else:
             others[found.status] += 1
     if not sums:
         counts = ", ".join(f"{count} {status}" for status, count in others.items())
         fault(str(path), "a learnt sum", f"none ({counts})" if counts else "none")
     if options.round_order == "sorted":
-        sums.sort(key=lambda one: one.line.key)
+        sums.sort(key=lambda one: one.key)
+    notes = tuple(_notes(parser, others))
+    aggregation = tuple(dict.fromkeys(header.aggregation for header in parser.headers))
+    del parser  # what each line said need not be held beside the matrix
     log = _history(sums, clients, weights, options, str(path))
     return dataclasses.replace(
         log,
-        noise=_known([one.line.noise for one in sums]),
-        clip=_known([one.line.clip for one in sums]),
-        aggregation=tuple(dict.fromkeys(header.aggregation for header in parser.headers)),
-        notes=tuple(_notes(parser, others)),
+        noise=_known([one.noise for one in sums]),
+        clip=_known([one.clip for one in sums]),
+        aggregation=aggregation,
+        notes=notes,
     )
 
 
 def _history(
     sums: Sequence[_Sum], clients: _Codes, weights: _Codes, options: Layout, path: str
 ) -> ParticipationLog:
-    codes = np.concatenate([one.clients for one in sums])
+    sizes = [len(one.clients) for one in sums]
+    codes = np.concatenate([np.frombuffer(one.clients, np.int32) for one in sums])
     people = _table.clean(Column(codes, list(clients)))
     columns = _table.in_order(people, "sorted")
     shape = (len(sums), len(columns))
+    factors = [np.zeros(size, np.int32) if one.weights is None else
+               np.frombuffer(one.weights, np.int32)
+               for one, size in zip(sums, sizes, strict=True)]  # fmt: skip
     matrix = _table.dense(
-        np.repeat(np.arange(len(sums)), [len(one.clients) for one in sums]),
+        np.repeat(np.arange(len(sums), dtype=np.int32), sizes),
         _table.places_in(columns, people),
         shape,
-        Column(np.concatenate([one.weights for one in sums]), list(weights)),
+        Column(np.concatenate(factors), list(weights)),
         options,
         path,
     )
@@ -218,15 +226,13 @@ def _history(
 
 def _rounds(sums: Sequence[_Sum]) -> tuple[int | str, ...]:
     """Return the name of each sum: its round, with the run and the sum where there are others."""
-    has_runs = any(one.line.run for one in sums)
-    has_sums = any(one.line.sum for one in sums)
+    has_runs = any(run for (run, _, _), *_ in sums)
+    has_sums = any(number for (_, _, number), *_ in sums)
     if not has_runs and not has_sums:
-        return tuple(one.line.round for one in sums)
+        return tuple(own for (_, own, _), *_ in sums)
     return tuple(
-        (f"{one.line.run}:" if has_runs else "")
-        + str(one.line.round)
-        + (f"/{one.line.sum}" if has_sums else "")
-        for one in sums
+        (f"{run}:" if has_runs else "") + str(own) + (f"/{number}" if has_sums else "")
+        for (run, own, number), *_ in sums
     )
 
 

@@ -89,7 +89,8 @@ def clean(column: Column) -> Column:
     """Strip blanks from the names of a text column; names that are all integers become such."""
     stripped = [name.strip() for name in column.names]
     places: dict[str, int] = {}
-    remap = np.array([places.setdefault(name, len(places)) for name in stripped], np.int64)
+    remap = np.array([places.setdefault(name, len(places)) for name in stripped],
+                     column.codes.dtype)  # fmt: skip
     names: list[Any] = list(places)
     if names and all(_is_canonical(name) for name in names):
         names = [int(name) for name in names]

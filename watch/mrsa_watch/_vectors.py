@@ -1,0 +1,175 @@
+"""Residues modulo a 61-bit prime as NumPy arrays, and what stands in for compiled loops.
+
+Residues are kept times 2**64 (Montgomery), so that a product takes no division; words wrap on
+purpose. The second half does what `_loops` does where numba is not installed: the same residues
+to the bit, the same floats but for their last digits.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_ZERO = np.uint64(0)
+_SQUARE = 1 << 128
+
+
+def _high(a: Any, b: Any) -> Any:
+    """Return the upper 64 bits of the products of words."""
+    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
+    middle = a1 * b0 + ((a0 * b0) >> _HALF)
+    other = a0 * b1 + (middle & _LOW)
+    return a1 * b1 + (middle >> _HALF) + (other >> _HALF)
+
+
+def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
+    """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
+    with np.errstate(over="ignore"):
+        high = _high(a, b)
+        taken = _high(a * b * inverse, prime)
+        return high - taken + np.where(high < taken, prime, _ZERO)
+
+
+def plus(a: Any, b: Any, prime: np.uint64) -> Any:
+    """Return sums of residues."""
+    total = a + b
+    return total - np.where(total >= prime, prime, _ZERO)
+
+
+def negative(a: Any, prime: np.uint64) -> Any:
+    """Return residues with the other sign."""
+    return np.where(a == _ZERO, a, prime - a)
+
+
+def total(residues: Words, axis: int, prime: np.uint64, inverse: np.uint64) -> Any:
+    """Return sums of fewer than 2**31 residues along an axis."""
+    low = (residues & _LOW).sum(axis=axis, dtype=np.uint64)
+    return _joined(low, (residues >> _HALF).sum(axis=axis, dtype=np.uint64), prime, inverse)
+
+
+def _joined(low: Any, high: Any, prime: np.uint64, inverse: np.uint64) -> Any:
+    """Return low + 2**32 high, of words below 2**63 both, as a residue."""
+    step = np.uint64((1 << 96) % int(prime))  # 2**32, as residues are kept
+    return plus(times(high, step, prime, inverse), low % prime, prime)
+
+
+def reciprocal(a: Any, prime: np.uint64) -> np.uint64:
+    """Return the residue whose product with `a`, which is not 0, is one."""
+    return np.uint64(pow(int(a), -1, int(prime)) * _SQUARE % int(prime))
+
+
+# ---- In place of compiled loops.
+
+
+def loops() -> Any:
+    """Return the module of loops over a history: of numba where it is installed, else this one."""
+    try:
+        from mrsa_watch import _loops
+    except ImportError:
+        return sys.modules[__name__]
+    return _loops
+
+
+def grow(solver: Words, rank: int, by_row: Words, by_column: Words, unit: np.uint64,
+         prime: np.uint64, inverse: np.uint64) -> None:  # fmt: skip
+    """Do what `_loops.grow` does."""
+    factors = times(by_column, unit, prime, inverse)
+    step = times(factors[:, None], by_row, prime, inverse)
+    solver[:rank, :rank] = plus(solver[:rank, :rank], step, prime)
+    solver[:rank, rank] = negative(factors, prime)
+    solver[rank, :rank] = negative(times(by_row, unit, prime, inverse), prime)
+    solver[rank, rank] = unit
+
+
+def class_sums(vectors: Words, classes: np.ndarray, count: int, prime: np.uint64,
+               inverse: np.uint64) -> Words:  # fmt: skip
+    """Do what `_loops.class_sums` does."""
+    halves = np.zeros((2, len(vectors), count), np.uint64)
+    for own, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
+        for into, row in zip(own, part, strict=True):
+            np.add.at(into, classes, row)
+    low, high = halves
+    return np.asarray(_joined(low, high, prime, inverse))
+
+
+def ratios(top: Words, bottom: Words, one: np.uint64, prime: np.uint64,
+           inverse: np.uint64) -> Words:  # fmt: skip
+    """Do what `_loops.ratios` does; products of pairs, of pairs of pairs ... share one inverse."""
+    is_zero = bottom == _ZERO
+    levels = [np.where(is_zero, one, bottom)]
+    while len(levels[-1]) > 1:
+        if len(levels[-1]) % 2:
+            levels[-1] = np.append(levels[-1], one)
+        levels.append(times(levels[-1][::2], levels[-1][1::2], prime, inverse))
+    found: Any = np.asarray([reciprocal(own, prime) for own in levels.pop()], np.uint64)
+    for level in reversed(levels):
+        beside = level.reshape(-1, 2)[:, ::-1].reshape(-1)
+        found = times(np.repeat(found, 2)[: len(level)], beside, prime, inverse)
+    found = times(top, found[: len(top)], prime, inverse)
+    return np.where(is_zero, np.where(top == _ZERO, _ZERO, prime), found)
+
+
+def lightest(
+    first: Words, second: Words, is_alone: np.ndarray, sizes: np.ndarray
+) -> tuple[int, int, int]:
+    """Do what `_loops.lightest` does."""
+    single = sizes[is_alone & (sizes > 0)]
+    others = np.flatnonzero(~is_alone & (sizes > 0))
+    others = others[np.lexsort((sizes[others], second[others], first[others]))]
+    keys, own = (first[others], second[others]), sizes[others]
+    is_same = (keys[0][1:] == keys[0][:-1]) & (keys[1][1:] == keys[1][:-1])
+    is_head = np.append(True, ~is_same)[: len(own)]  # the lightest of its group
+    pairs = (own[1:] + own[:-1])[is_same & is_head[:-1]]
+    heads = np.sort(own[is_head])[:3]
+    return (int(single.min(initial=np.iinfo(np.int64).max)) if len(single) else -1,
+            int(pairs.min()) if len(pairs) else -1,
+            int(heads.sum()) if len(heads) == 3 else -1)  # fmt: skip
+
+
+def inner(starts: np.ndarray, held: np.ndarray, clients: np.ndarray, values: np.ndarray,
+          rank: int, vectors: np.ndarray) -> np.ndarray:  # fmt: skip
+    """Do what `_loops.inner` does, and `_loops.inner_one`."""
+    found = np.zeros((rank, *vectors.shape[1:]))
+    for j in range(rank):
+        seen = vectors[clients[starts[j] : starts[j + 1]]]
+        if held[j] >= 0:
+            seen = (seen.T * values[held[j] : held[j] + len(seen)]).T
+        found[j] = seen.sum(axis=0)
+    return found
+
+
+def spread(starts: np.ndarray, held: np.ndarray, clients: np.ndarray, values: np.ndarray,
+           factors: np.ndarray, vectors: np.ndarray) -> None:  # fmt: skip
+    """Do what `_loops.spread` does, and `_loops.spread_one`."""
+    for j, factor in enumerate(factors):
+        places = clients[starts[j] : starts[j + 1]]
+        own = values[held[j] : held[j] + len(places)] if held[j] >= 0 else np.ones(len(places))
+        vectors[places] -= np.multiply.outer(own, factor)
+
+
+inner_one, spread_one = inner, spread
+
+
+def length(vector: np.ndarray) -> Any:
+    """Do what `_loops.length` does."""
+    return np.sqrt((vector * vector).sum())
+
+
+def solve_lower(lower: np.ndarray, right: np.ndarray) -> None:
+    """Do what `_loops.solve_lower` does."""
+    for j in range(len(right)):
+        right[j] /= lower[j, j]
+        right[j + 1 :] -= np.multiply.outer(lower[j + 1 :, j], right[j])
+
+
+def solve_upper(lower: np.ndarray, right: np.ndarray) -> None:
+    """Do what `_loops.solve_upper` does."""
+    for j in range(len(right) - 1, -1, -1):
+        right[j] /= lower[j, j]
+        right[:j] -= np.multiply.outer(lower[j, :j], right[j])
