@@ -11,8 +11,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-import psutil
-
 PATIENCE_SECONDS = 400
 
 
@@ -32,8 +30,6 @@ def environment(programs: pathlib.Path, home: pathlib.Path) -> dict[str, str]:
         "PATH": f"{programs}{os.pathsep}{own['PATH']}",
         "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port()),
-        "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()),
         "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "NO_COLOR": "1",
     }  # fmt: skip
 
@@ -81,12 +77,22 @@ def wait_for(port: int) -> None:
     raise AssertionError(f"nobody listens on {port}")
 
 
-def stop_local_link(variables: dict[str, str]) -> None:
-    """End the link that `flwr run` started by itself and left running."""
-    port = variables["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"]
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            if any("flower-superlink" in word for word in words) and port in words:
-                for one in [*process.children(recursive=True), process]:
-                    one.kill()
+@contextlib.contextmanager
+def link(variables: dict[str, str], name: str, *more: str) -> Iterator[int]:
+    """Keep a link running, on a port that is returned, which Flower's commands know by a name.
+
+    The link that `flwr run` would start by itself must answer in 15 seconds, and then in 0.4.
+    """
+    home, port = pathlib.Path(variables["HOME"]), free_port()
+    words = ["flower-superlink", "--insecure", "--port", str(port), *more]
+    config = home / ".flwr" / "config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text(f"""[superlink]
+default = "{name}"
+[superlink.{name}]
+address = "127.0.0.1:{port}"
+insecure = true
+""")
+    with started(words, variables, home / f"{name}.log"):
+        wait_for(port)
+        yield port

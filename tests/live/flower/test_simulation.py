@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import launch
 import numpy as np
 import pytest
-from launch import environment, run as run_lines, stop_local_link
 from network import lines, weights
 
 import mrsa_jax as mj
@@ -66,12 +66,12 @@ class Run(NamedTuple):
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Return the variables of commands that share a link."""
     home = tmp_path_factory.mktemp("link")
-    found = environment(pathlib.Path(sys.executable).parent, home) | {"JAX_PLATFORMS": "cpu"}
+    found = launch.environment(pathlib.Path(sys.executable).parent, home) | {"JAX_PLATFORMS": "cpu"}
     (home / "app").mkdir()
     (home / "app" / "pyproject.toml").write_text(PROJECT)
     shutil.copy(HERE / "simulation.py", home / "app")
-    yield found
-    stop_local_link(found)
+    with launch.link(found, "simulated", "--simulation"):
+        yield found
 
 
 def _simulate(link: dict[str, str], folder: pathlib.Path, **settings: Any) -> Run:
@@ -79,7 +79,7 @@ def _simulate(link: dict[str, str], folder: pathlib.Path, **settings: Any) -> Ru
     config = f"folder='{folder}' settings='{json.dumps(settings)}'"
     where = f"num-supernodes={settings['clients']} {RAY}"
     command = f'flwr run app --stream --run-config "$CONFIG" --federation-config "{where}"'
-    said = run_lines(command, {**link, "CONFIG": config}, pathlib.Path(link["HOME"]))
+    said = launch.run(command, {**link, "CONFIG": config}, pathlib.Path(link["HOME"]))
     assert (folder / "found.npz").exists(), said[-3000:]
     assert "deprecat" not in said.lower()
     client = {path.name.split()[1]: int(path.read_text()) for path in folder.glob("node *")}
