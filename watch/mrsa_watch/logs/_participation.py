@@ -276,14 +276,14 @@ def _read_rows(data: bytes, path: pathlib.Path, options: Layout) -> Participatio
         fault(str(path), "rows of round and client in JSON", "layout matrix")
     codes: dict[str, _Codes] = {}
     read: dict[str, list[int]] = {}
-    nested: set[str] = set()
+    nested: dict[str, None] = {}  # a set would list them in another order each time
     numbers: list[int] = []
     for number, line in enumerate(lines_of(data), 1):
         if not line.strip():
             continue
         for key, value in load_object(line, f"{path}:{number}", _plain_text).items():
             if isinstance(value, dict | list):
-                nested.add(key)
+                nested[key] = None
                 continue
             if key not in read:
                 codes[key] = _Codes({"": 0})
