@@ -17,6 +17,7 @@ import pathlib
 import platform
 import statistics
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -286,71 +287,10 @@ class Topic(NamedTuple):
 
 
 TOPICS: dict[str, Topic] = {
-    "selection": Topic(
-        "rounds a second of each selection scheme, many trials at once",
-        "a NumPy loop over rounds, one core",
-    ),
-    "rank": Topic(
-        "ranks of participation matrices modulo primes, batched",
-        "a loop over numpy.linalg.matrix_rank",
-    ),
-    "privacy": Topic(
-        "exact questions, bounds in bulk, certificates and coalitions",
-        "NumPy's decomposition for each coalition; else times aimed at",
-    ),
-    "live": Topic(
-        "a growing history: seconds a sum, cohorts before one, the log read again",
-        "the batch functions on the same history",
-    ),
-    "pads": Topic(
-        "bytes of ChaCha20 pads a second inside a ring sum",
-        "OpenSSL's ChaCha20 alone, one core",
-    ),
-    "secagg": Topic(
-        "whole protocol rounds, Shamir shares, time as edges grow",
-        "the real protocol; CCESA beside SecAgg; NumPy",
-        ("flower",),
-    ),
-    "failures": Topic(
-        "judged rounds a second of the failure studies",
-        "a NumPy loop over rounds",
-    ),
-    "hetero": Topic(
-        "HeteroSAg rounds with pads; its aggregator without",
-        "its largest block's pads alone; ring_average",
-    ),
-    "dp": Topic(
-        "exact integer draws a second of noise in the ring; ledgers, accounts, privacy losses",
-        "NumPy's, by floats; the random words alone",
-        ("jax_privacy",),
-    ),
-    "training": Topic(
-        "samples a second of a cohort as one mapped function",
-        "a loop over clients, one jitted step at a time",
-        ("pytorch",),
-    ),
-    "rounds": Topic(
-        "whole rounds of federated averaging",
-        "nothing",
-        ("fedjax", "pfl", "flower"),
-    ),
-    "cohorts": Topic(
-        "seeds side by side, bfloat16, random words, first calls",
-        "our own other way to the same result",
-    ),
-    "sweep": Topic(
-        "cells of a sweep, each written whole into its store",
-        "the same points, not kept",
-    ),
-    "startup": Topic(
-        "seconds from each command's start to its first compilation",
-        "those of JAX by itself",
-    ),
-    "attacks": Topic(
-        "gradient inversion, restarts, least squares from file to file",
-        "one restart after another; NumPy's pseudo-inverse",
-        ("breaching",),
-    ),
+    name: Topic(own["ours"], own["beside"], tuple(own.get("peers", ())))
+    for name, own in tomllib.loads(
+        (pathlib.Path(__file__).parent / "topics.toml").read_text(encoding="utf-8")
+    ).items()
 }
 
 

@@ -10,12 +10,6 @@ from ._audit import (
     plot_exposure_routes as plot_exposure_routes,
 )
 from ._designs import plot_designs as plot_designs, plot_policies as plot_policies
-from ._points import (
-    plot_accuracy_epsilon as plot_accuracy_epsilon,
-    plot_points as plot_points,
-    plot_privacy_cost as plot_privacy_cost,
-    plot_tradeoff as plot_tradeoff,
-)
 from ._saved import save_figure as save_figure, save_study_figures as save_study_figures
 from ._study import (
     plot_accuracy as plot_accuracy,
@@ -31,3 +25,9 @@ from ._study import (
     plot_reconstruction as plot_reconstruction,
 )
 from ._style import scheme_colour as scheme_colour, style as style
+from .points import (
+    plot_accuracy_epsilon as plot_accuracy_epsilon,
+    plot_points as plot_points,
+    plot_privacy_cost as plot_privacy_cost,
+    plot_tradeoff as plot_tradeoff,
+)

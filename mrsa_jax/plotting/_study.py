@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.plotting._attacks import errors_chart, errors_line
-from mrsa_jax.plotting._points import QUANTITIES
 from mrsa_jax.plotting.chart import Chart, Line, draw
+from mrsa_jax.plotting.points import QUANTITIES
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax.plotting._points import QUANTITIES, heading, shown_scale
 from mrsa_jax.plotting.chart import ALL
+from mrsa_jax.plotting.points import QUANTITIES, heading, shown_scale
 from mrsa_jax.study import _page
 from mrsa_jax.study._page import Series, asset
 from mrsa_jax.study._points import cost_charts

@@ -12,6 +12,7 @@ import functools
 import json
 import re
 import struct
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
@@ -42,6 +43,12 @@ def asset(name: str) -> str:
         name: A file of `study/assets`. Scripts only ever add text as text.
     """
     return (resources.files("mrsa_jax.study") / "assets" / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def text_of(name: str) -> str:
+    """Return what pages say as it is, by its name in `words.toml`."""
+    return str(tomllib.loads(asset("words.toml"))[name])
 
 
 class Series(NamedTuple):

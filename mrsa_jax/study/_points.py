@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._points import heading, pair_chart, shown_scale
 from mrsa_jax.plotting.chart import Chart
+from mrsa_jax.plotting.points import heading, pair_chart, shown_scale
 from mrsa_jax.study import _summary
 from mrsa_jax.study._config import DataConfig, PopulationConfig
 from mrsa_watch._base.html import number

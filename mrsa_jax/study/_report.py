@@ -25,6 +25,7 @@ from mrsa_jax.study._page import (
     paragraphs,
     provenance_section,
     settings_section,
+    text_of,
 )
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
@@ -36,27 +37,6 @@ if TYPE_CHECKING:
 
 _HEADINGS = ("Scheme", "Strong T", "Accuracy", "Epsilon (proven)", "Mean if Gaussian",
              "Worst if Gaussian", "... as planned", "Worst mu", "Step", "Wrapped")  # fmt: skip
-_WHO = (
-    "Protected is each client's whole history: whether all its updates were what they were, or "
-    "zero. Against: the server, which sees each sum and who is in it, and everybody who sees "
-    "models or what is made of them; so no amplification by sampling is claimed, whatever the "
-    "scheme draws. Not against: the client's own device, nor clients who tell the server their "
-    "noise, whose shares are then lost to the others (mrsa_jax.dp.ledger counts with them). "
-    "Not counted: that a client took part at all."
-)
-_HOW = (
-    "Each client clips its update to the norm, turns it, rounds it to a lattice and adds its share "
-    "of integer noise before it pads. With segments it sums each on its group's lattice, without "
-    "turning it, and a round counts by that sum of a client's with the fewest noises: the clip "
-    "bounds what all its sums tell together. A sum of fewer survivors than planned has less noise, "
-    "which the realised epsilon counts; the planned one is of the same sums with all their noise. "
-    "Epsilon (proven) is a bound on every client's, by Renyi divergences, for the integers that "
-    "are really drawn. If noise were Gaussian, a client's history would be as hard to tell from "
-    "none as a Gaussian shifted by mu: the figures headed so are of that, and no guarantee. "
-    "Step: of the coarsest lattice, in units of updates. Wrapped: coordinates of all sums that "
-    "noise took out of the ring's window; those are decoded wrongly, and cost accuracy but no "
-    "privacy."
-)
 
 
 def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
@@ -74,7 +54,8 @@ def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
         lines.append((*told, str(row.wrapped_coordinates)))
     caption = f"After the last round, at delta {rows[0].target_delta:g}"
     table = data_table(_HEADINGS, lines, caption)
-    return Section(title, f'<p>{tidy(_WHO)}</p>{table}<p class="note">{tidy(_HOW)}</p>')
+    who, how = (tidy(text_of(f"noise_{name}")) for name in ("who", "how"))
+    return Section(title, f'<p>{who}</p>{table}<p class="note">{how}</p>')
 
 
 _MEASURED = ("spread", "lasting", "memory")
@@ -89,15 +70,6 @@ _BESIDE = {
     "Lasting share": "update_lasting",
     "Memory rho": "update_memory",
 }
-_ASSUMED = (
-    "Measured on up to 64 coordinates of each layer of every update, around the mean of its "
-    "round's clients. A share of an update's variance lasts, and its correlation falls by the "
-    "memory rho in each round; the rest is fresh. Both are fitted to the correlation of a client's "
-    "updates so many rounds apart; the figure shows how well. Assumed, not shown: one spread, "
-    "share and memory for all clients and within a layer, the same in all rounds (the spread is an "
-    "average of rounds that may differ), and Gaussian updates for the bits. Without noise in the "
-    "sums the spread changes no bit; noise would lower them. So this is no guarantee."
-)
 
 
 def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
@@ -119,7 +91,8 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
     )  # fmt: skip
     headings = ("Scheme", "Layer", "Spread s", "Lasting share", "Memory rho")
     by_layer = data_table(headings, lines, "Clients' updates, by layer")
-    return Section(title, f'{side_by_side}{by_layer}<p class="note">{tidy(_ASSUMED)}</p>')
+    assumed = tidy(text_of("drift_assumed"))
+    return Section(title, f'{side_by_side}{by_layer}<p class="note">{assumed}</p>')
 
 
 def _beside(row: Row) -> list[str]:
@@ -356,39 +329,12 @@ def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:
     return {name: (name.replace("_", " ").capitalize(), png) for name, png in pictures.items()}
 
 
-_READING = (
-    "Strong T: the fewest clients whom the sums never separate. {weak}Hidden among: as in a sum of "
-    "how many clients the worst and the median client of those who took part are hidden; 1 is "
-    "exposed. Rank: of the "
-    "participation matrix; at rank N every update can be solved for. Exposed: clients whose own "
-    "update the server can solve for, and from which round on (counted from 1); ranks and exposure "
-    "are decided modulo primes drawn at random, with error chance below 2^-30 a history. "
-    "F: fairness gap. C: mean number of clients in a sum, beside its expectation and one standard "
-    "error."
-)
-_READING_WEAK = "Weak T: the fewest clients in any combination of the sums (proven bounds). "
-_READING_ERROR = (
-    " Error: median relative squared error of the updates that least squares reconstructs, models "
-    "frozen over all rounds (the worst case)."
-)
-
-_READING_NOISE = (
-    " Epsilon: of differential privacy for a client's whole history, against the server, which "
-    "knows who took part: a bound for every client, proven for the integers that are drawn. If "
-    "Gaussian: what it would be if noise were Gaussian, on average and of the worst client."
-)
-_READING_SEGMENTS = (
-    " Level: HeteroSAg's privacy level, 1 less the largest share of segments whose sum over some "
-    "union of groups the server learns in a round. Seconds: until the slowest group has sent its "
-    "inputs of a round, for a cohort whose rates are spread as those of all clients."
-)
-
-
 def reading(rows: Sequence[Row]) -> str:
     """Return how to read the table of these rows."""
     attacked = any(row.reconstruction_error is not None for row in rows)
     segmented = any(row.privacy_level is not None for row in rows)
     proven = any(row.weak_privacy is not None for row in rows)
     noisy = any(row.epsilon_worst is not None for row in rows)
-    plain = _READING.format(weak=_READING_WEAK * proven) + _READING_NOISE * noisy
-    return plain + _READING_ERROR * attacked + _READING_SEGMENTS * segmented
+    weak = text_of("reading_weak") * proven
+    plain = text_of("reading").format(weak=weak) + text_of("reading_noise") * noisy
+    return plain + text_of("reading_error") * attacked + text_of("reading_segments") * segmented

@@ -18,6 +18,7 @@ from mrsa_jax.study._page import (
     legend,
     opening,
     paragraphs,
+    text_of,
     verdicts,
 )
 from mrsa_watch._base.errors import ConfigurationError
@@ -32,17 +33,6 @@ _QUESTIONS = {
 }  # the line of the summary that each curve belongs to
 _MOST_ROWS = 200
 _MOST_DIGITS = 60  # of a coefficient in a table; recipe.csv has all of them
-
-_MODEL = (
-    "Exact where a client's update stays the same over the rounds; otherwise a combination gives "
-    "it up to the change."
-)
-_CHECK = (
-    "To check it with the log, whose file has {bytes} bytes and SHA-256 {sha256}: multiply each "
-    "round's row (1, or the weight, of a client who took part; 0 of all others) by the round's "
-    "coefficient and add up, in whole numbers. What is left is what stands below, and 0 for "
-    "everybody else."
-)
 
 
 def audit_page(
@@ -143,7 +133,7 @@ def _findings(content: Mapping[str, Any]) -> str:
         if gate is not None:
             verdict = "passed" if gate["passed"] else "failed"
             words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
-    return words + f'<p class="note">{_MODEL}</p>'
+    return words + f'<p class="note">{text_of("audit_model")}</p>'
 
 
 def _exposed(exposed: list[dict[str, Any]]) -> str:
@@ -208,7 +198,7 @@ def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:
     fewest = _combination(folder / "recipe.csv")
     if not fewest:
         return ""
-    how = _CHECK.format(bytes=log.get("bytes", "?"), sha256=log.get("sha256", "?"))
+    how = text_of("audit_check").format(bytes=log.get("bytes", "?"), sha256=log.get("sha256", "?"))
     plain = _combination(folder / "plain_sum.csv")
     more = f"<h3>Of the smallest plain sum</h3>{plain}" if plain else ""
     return f'<p class="note">{tidy(how)}</p><h3>Of weak T</h3>{fewest}{more}'

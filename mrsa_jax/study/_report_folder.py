@@ -27,6 +27,7 @@ from mrsa_jax.study._page import (
     legend,
     opening,
     paragraphs,
+    text_of,
     verdicts,
 )
 from mrsa_jax.study._plots import (
@@ -105,15 +106,6 @@ def _cell(value: Any) -> str:
     return number(value) if isinstance(value, float) else shown(value, 400)
 
 
-_CAPTION = (
-    "What each scheme keeps for ever, whatever the rounds bring, against what it sums: up and to "
-    "the right is better. Hidden among 1 is no protection."
-)
-_NOTE = (
-    "T: the fewest clients in any combination of sums, and hidden: among how many every client is "
-    "hidden, both for ever (1 is nothing). Mean sum: clients in one, rounds without a sum counted "
-    "as none. Played: what was left in simulated rounds."
-)
 _POLICIES = {
     "ignore": "sum whoever is left",
     "abort": "abort the round",
@@ -192,7 +184,7 @@ def _chart(options: list[dict[str, Any]]) -> Chart:
             words = f"{option['label']}: hidden among {_hidden(option)}, mean sum {number(size)}"
             lines.append(Line(str(option["label"]), [hidden], [size], kind="marks", words=[words]))
     title = "Clients in a mean sum against among how many the worst is hidden"
-    return Chart(title, _CAPTION, lines, "hidden among (worst client, for ever)",
+    return Chart(title, text_of("advice_caption"), lines, "hidden among (worst client, for ever)",
                  "clients in a mean sum", x_from=0.0, whole="")  # fmt: skip
 
 
@@ -211,7 +203,7 @@ def _table(options: list[dict[str, Any]]) -> str:
     headings = ("Scheme", "", "T", "Hidden", "Mean sum", "No sum", "F, played", "T, played",
                 "Hidden, played", "Exposed, played")  # fmt: skip
     table = data_table(headings, rows, "What each scheme keeps and costs", where="options.csv")
-    return f'{table}<p class="note">{_NOTE}</p>'
+    return f'{table}<p class="note">{text_of("advice_note")}</p>'
 
 
 def _policies(content: Mapping[str, Any]) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._points import (
+from mrsa_jax.plotting.chart import Chart, draw
+from mrsa_jax.plotting.points import (
     QUANTITIES,
     Quantity,
     accuracy_epsilon_chart,
@@ -18,7 +19,6 @@ from mrsa_jax.plotting._points import (
     points_chart,
     shown_scale,
 )
-from mrsa_jax.plotting.chart import Chart, draw
 from mrsa_jax.study import _page, _points, _report
 from mrsa_jax.study._explorer import linked
 from mrsa_jax.study._page import (

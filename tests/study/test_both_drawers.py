@@ -17,9 +17,9 @@ import xarray as xr
 from mrsa_jax.plotting._attacks import errors_chart, errors_line, members_chart, rates_chart
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._names import short
-from mrsa_jax.plotting._points import accuracy_epsilon_chart, points_chart
 from mrsa_jax.plotting._study import FIGURES, study_charts
 from mrsa_jax.plotting.chart import Chart, draw
+from mrsa_jax.plotting.points import accuracy_epsilon_chart, points_chart
 from mrsa_jax.study import _points
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._report_sweep import sweep_charts

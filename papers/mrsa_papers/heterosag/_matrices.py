@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import pathlib
+import tomllib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +41,7 @@ class _Printed:
 
     @property
     def rows(self) -> list[list[str]]:
-        return [line.split() for line in self.text.split("\n")[1:]]
+        return [line.split() for line in self.text.split("\n")]
 
     @property
     def matrix(self) -> np.ndarray:
@@ -52,41 +54,12 @@ class _Printed:
         return [line.split() for line in text.splitlines()]
 
 
-_PRINTED = (
-    _Printed("SC, G = 5 (Algorithm 1)", "sc", """
-        0 0 * * *
-        * 1 1 * *
-        * * 2 2 *
-        * * * 3 3
-        0 * * * 0""", (1,) * 5),
-    _Printed("MC, G = 6 (Section IV-A)", "mc", """
-        0 0 2 3 3 2
-        0 * 0 3 * 3
-        0 1 1 0 4 4
-        0 1 * 1 0 *
-        0 1 2 2 1 0
-        * 1 2 * 2 1""", (1,) * 6),
-    _Printed("SC+, Example 5", "sc", """
-        (0,0) (0,0) * * * *
-        * (1,0) (1,0) * * *
-        * * (1,1) (1,1) *
-        * * * (2,0) (2,0)
-        (0,0) * * * (0,0)""", EXAMPLE_5),
-    _Printed("MC+, Example 5", "mc", """
-        (0,0) (0,0) (1,1) * (1,1)
-        (0,0) * (0,0) (2,0) (2,0)
-        (0,0) (1,0) (1,0) (0,0) *
-        (0,0) (1,0) (1,0) (0,0) *
-        (0,0) (1,0) (1,1) (1,0)""", EXAMPLE_5),
-    _Printed("HC+ (T = 2), Example 5", "hc", """
-        (0,0) * (0,0) * (2,0) (2,0)
-        (0,0) (1,0) * (0,0) * *
-        (0,0) (1,0) (1,0) (0,0) *
-        (0,0) (1,0) (1,0) (0,0) *
-        (0,0) (1,0) (1,0) (0,0) *
-        (0,0) (1,0) * (1,0) (0,0)
-        * (1,0) (1,1) (1,1) (1,0)""", EXAMPLE_5, 2),
-)  # fmt: skip
+_PRINTED = [
+    _Printed(**own | {"subgroups": tuple(own["subgroups"])})
+    for own in tomllib.loads(
+        (pathlib.Path(__file__).parent / "matrices.toml").read_text(encoding="utf-8")
+    )["matrices"]
+]
 # What Table III and Section V-A print of matrices whose own print is lost.
 _SUMS = (
     ("Table III-A: sums with Group 0 under SC", "sc", ((0, 1), (0,), (0,), (0,), (0, 4))),

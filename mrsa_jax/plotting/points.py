@@ -6,6 +6,8 @@ Each takes a data frame with a row a point, as `results.mrsa.table()` gives it.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -39,45 +41,11 @@ class Quantity(NamedTuple):
 
 
 QUANTITIES = {
-    "scheme": Quantity("Scheme"),
-    "strong_privacy": Quantity(
-        "Strong T", "strong T (clients)", "Strong T",
-        "Strong T: the fewest clients who only move together."),
-    "weak_lower": Quantity("Weak T, at least"),
-    "weak_upper": Quantity("Weak T, at most"),
-    "hidden_among_worst": Quantity(
-        "Hidden among (worst)", "worst hidden among (clients)", "Hidden among",
-        "Hidden among: as in a sum of how many clients the worst client is."),
-    "hidden_among_median": Quantity("Hidden among (median)", "median hidden among (clients)"),
-    "aggregation_cardinality": Quantity(
-        "C", "cardinality C (clients)", "Aggregation cardinality C",
-        "Aggregation cardinality C: mean number of clients in a sum."),
-    "accuracy": Quantity(
-        "Accuracy (%)", "test accuracy (%)", "Test accuracy",
-        "Accuracy of the global model on the test set."),
-    "exposed_clients": Quantity(
-        "Exposed", "exposed clients", "Exposed clients",
-        "Clients whose own update is a combination of the sums the server has."),
-    "fairness_gap": Quantity(
-        "F", "fairness gap F", "Fairness gap F",
-        "Fairness gap F: most minus least often summed client, divided by the rounds."),
-    "rank": Quantity("Rank", "rank of the sums"),
-    "skipped_rounds": Quantity("Skipped", "rounds without a sum"),
-    "first_exposed_round": Quantity("First exposed round", "first round that exposes a client"),
-    "first_exposed_after": Quantity("Exposed from"),
-    "reconstruction_error": Quantity("Attack's error"),
-    "seconds": Quantity("Seconds", "time (s)"),
-    "loss": Quantity(
-        "", "test loss", "Test loss", "Loss of the global model on the test set."),
-    "epsilon_worst": Quantity(
-        "", "worst client's epsilon", "Epsilon",
-        "Epsilon of the worst client's whole history, against the server."),
-    "epsilon_mean": Quantity("", "clients' mean epsilon"),
-    "noise_multiplier": Quantity("", "noise multiplier"),
-    "clip_norm": Quantity("", "norm to which updates are clipped"),
-    "privacy_target": Quantity("", "privacy target T (clients)"),
-    "dropout_rates": Quantity("", "dropout rate"),
-}  # fmt: skip
+    name: Quantity(**own)
+    for name, own in tomllib.loads(
+        (pathlib.Path(__file__).parent / "quantities.toml").read_text(encoding="utf-8")
+    ).items()
+}
 """What is known by a name of its own, in the order of a table's columns."""
 
 _SYMBOLS = {"privacy_target": "T", "strong_privacy": "T", "noise_multiplier": "z",
