@@ -330,7 +330,7 @@ class _Tokens:
 
     def row(self, fields: list[str], where: str) -> np.ndarray:
         """Return a row: bools where all entries are 0 or 1, else fractions."""
-        for field in set(fields) - self._values.keys():
+        for field in (own for own in dict.fromkeys(fields) if own not in self._values):
             value = parse_number(field)
             if value is None:
                 place = fields.index(field) + 1
