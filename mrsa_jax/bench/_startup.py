@@ -138,7 +138,7 @@ def _measure(command: _Command, repeats: int) -> Measurement:
 
 def cases(quick: bool) -> list[Case]:
     """Return the start of every command, or of two."""
-    chosen, repeats = (_QUICK, 1) if quick else (_ALL, 5)
+    chosen, repeats = (_QUICK, 1) if quick else (_ALL, 3)
     return [
         Case(name, functools.partial(_measure, command=command, repeats=repeats))
         for name, command in chosen.items()
