@@ -158,6 +158,7 @@ def graph_rule(
         two `ABORTED`; a threshold above |Adj(i)| + 1 is never reached.
 
     Examples:
+        >>> import jax
         >>> from mrsa_jax import graphs
         >>> rule = graph_rule(graphs.complete(3), 5, threshold=2)
         >>> cohort = jnp.asarray([True, False, True, True, False])
