@@ -17,7 +17,7 @@ PACKAGE = ROOT / "mrsa_jax"
 LINES = {
     "attacks": 3_000, "availability": 670, "bench": 2_470, "cli": 1_470, "data": 1_620,
     "design": 290, "dp": 3_430, "federated": 4_240, "graphs": 810, "hetero": 4_570,
-    "live": 280, "modular": 1_180, "plotting": 1_950, "privacy": 8_740, "protocol": 2_070,
+    "live": 280, "modular": 1_180, "plotting": 1_950, "privacy": 8_930, "protocol": 2_070,
     "quantize": 1_060, "secagg": 5_450, "selection": 3_370, "study": 13_740,
     "_core": 2_810, "": 80,
 }  # fmt: skip

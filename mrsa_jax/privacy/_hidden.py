@@ -8,13 +8,15 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Float64
 
 from mrsa_jax._core.device import is_traced
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
+from mrsa_jax.privacy._covariances import kernel_of
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
 from mrsa_jax.privacy._noise import check_noise, check_spread
+from mrsa_jax.privacy._updates import hidden_updates
 from mrsa_watch._base.errors import check_number, require
 
 # ---- Among how many clients each is hidden, where floats do not know it: integers and enclosures.
@@ -135,8 +137,15 @@ _ABOVE = np.nextafter(1.0, 2.0)
 
 
 def hidden_among(
-    P: Any, *, noise: Any = 0.0, spread: Any = 1.0, coalition: Any = ()
-) -> Float[np.ndarray | Array, "... clients"]:
+    P: Any,
+    *,
+    noise: Any = 0.0,
+    spread: Any = 1.0,
+    coalition: Any = (),
+    memory: Any = 1.0,
+    share: Any = 1.0,
+    each_round: bool = False,
+) -> Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]:
     """Return for each client the size of the one sum that would hide it as well as all sums do.
 
     Use it beside weak privacy T, which counts the clients in a combination but not how well they
@@ -155,6 +164,13 @@ def hidden_among(
     is not true: the first of v = (1, 100) is hidden among 10,001, in a combination of two.) The
     leverages add up to the rank, whatever the scheme.
 
+    **Where updates drift** (`memory`, `share`) the figure is of the update of one round: with R the
+    correlation of a client's updates over the rounds, D_i = diag(p_i) and c = D_i R e_r, all sums
+    explain the share h[i, r] = c^T ((P P^T) o R + Omega/s^2)^-1 c of the variance of client i's
+    update of round r. What is returned is the worst over the client's own rounds, or each. Updates
+    that never change are the worst of all drifts that clients share: h never falls as memory or
+    share rises. R = 1 gives the number of clients in the round.
+
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
             each sum that the server learnt, skipped rounds being zero rows. Leading axes are
@@ -164,6 +180,11 @@ def hidden_among(
         spread: s, the standard deviation of clients' updates, in the unit of the noise. It plays
             no part without noise.
         coalition: Clients who tell the server their updates (indices).
+        memory: rho of R = rho^|r - r'| over rows r: 1 (updates never change), or in [0, 0.999999];
+            or R itself `[rounds, rounds]`, as for `information`, with 1 between sums of one round.
+            Zero rows count as time that passes.
+        share: The share of an update's variance that has this memory; the rest is fresh each round.
+        each_round: Whether to return the figure of each update, not the worst of each client.
 
     Returns:
         float64 `[..., clients]`: exactly 1.0 for the clients that are exposed by sums without
@@ -171,17 +192,23 @@ def hidden_among(
         of the coalition, and where it is not known to nine digits (six with noise). Inside `jit`,
         `vmap` or `shard_map` an array of JAX's, computed in float64 and rounded to float32 unless
         64-bit types are on; ranks and exposures are then those of two primes that never change.
+        With `each_round` `[..., rounds, clients]`, NaN where a client is in no sum of the round.
+        Where updates drift, to six digits, NaN where floats know fewer.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
             empty one, `noise` is negative, of another size or no covariance, `spread` is not
-            positive, or the coalition has everybody.
+            positive, or the coalition has everybody; if `memory` or `share` is out of range, or R
+            is singular but for sums of one round (an eigenvalue below 1e-7) without noise; if
+            updates drift and P is traced.
 
     Examples:
         >>> hidden_among([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).round(6).tolist()
         [2.0, 2.0, 1.0, inf]
         >>> hidden_among([[1, 1]], noise=2.0).tolist()  # as good as two clients more
         [4.0, 4.0]
+        >>> hidden_among([[1, 1], [1, 0]], memory=0.5).tolist()  # the second alone in round 2
+        [1.0, 1.75]
 
     Edge cases: a client's weights matter to its figure only beside others'; a row's scale does
     not without noise. Rows that depend on earlier ones are told apart by exact ranks, never by a
@@ -198,7 +225,37 @@ def hidden_among(
     estimator is classical; see also audit expert (Chin, Ozsoyoglu 1982).
     """
     array = without(P, coalition)
-    return without_members(among(array, noise_root(noise, spread, array)), coalition)
+    kernel = _drift(memory, share, array.shape[-2])
+    found: Any
+    if kernel is not None:
+        how = "rounds" if each_round else "last"
+        found = _of_updates(array, kernel, noise, spread, how)
+    else:
+        found = among(array, noise_root(noise, spread, array))
+        if each_round:
+            library: Any = jnp if is_traced(array) else np
+            found = library.where(array != 0, found[..., None, :], np.nan)
+    return without_members(found, coalition)
+
+
+def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | None:
+    """Return R; None where updates never change, which needs no matrix of all rounds."""
+    if type(memory) in (int, float) and memory == 1 and share == 1:
+        return None
+    kernel = kernel_of(memory, rounds, share)
+    return None if (kernel == 1).all() else kernel
+
+
+def _of_updates(
+    array: Any, kernel: np.ndarray, noise: Any, spread: Any, how: str
+) -> Float64[np.ndarray, ...]:
+    """Return `hidden_updates` of histories with any leading axes."""
+    require(not is_traced(array), "memory", "must be 1 inside a JAX transformation")
+    *lead, rounds, clients = array.shape
+    checked = check_noise(noise, rounds)
+    stacked = np.asarray(array).reshape(-1, rounds, clients)
+    found = hidden_updates(stacked, kernel, check_spread(spread), checked, how)
+    return found.reshape(*lead, *found.shape[1:])
 
 
 def hidden_among_trajectory(
@@ -207,6 +264,8 @@ def hidden_among_trajectory(
     noise: Any = 0.0,
     spread: Any = 1.0,
     coalition: Any = (),
+    memory: Any = 1.0,
+    share: Any = 1.0,
     quantiles: Any = None,
 ) -> Float[np.ndarray | Array, "... rounds clients"]:
     """Return among how many clients each is hidden after every round.
@@ -219,6 +278,8 @@ def hidden_among_trajectory(
         noise: As for `hidden_among`.
         spread: As for `hidden_among`.
         coalition: As for `hidden_among`.
+        memory: As for `hidden_among`: the worst update so far of each client.
+        share: As for `hidden_among`.
         quantiles: Instead of all clients, quantiles in [0, 1] over those who took part so far:
             (0.0, 0.5) are the worst and the median client. (0.0,) of a million clients and a
             thousand rounds takes a minute or two and little memory beyond the history; others
@@ -249,7 +310,14 @@ def hidden_among_trajectory(
         )
         quantiles = tuple(check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles)
     array = without(P, coalition)
-    found = among(array, noise_root(noise, spread, array), quantiles=quantiles, last_only=False)
+    kernel = _drift(memory, share, array.shape[-2])
+    found: Any
+    if kernel is not None:
+        found = _of_updates(array, kernel, noise, spread, "sums")
+        found = found if quantiles is None else quantiles_of(1 / found, quantiles, np)
+    else:
+        found = among(array, noise_root(noise, spread, array), quantiles=quantiles,
+                      last_only=False)  # fmt: skip
     return found if quantiles is not None else without_members(found, coalition)
 
 
