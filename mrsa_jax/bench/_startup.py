@@ -75,6 +75,11 @@ _ALL = {
 }
 
 
+def _with_bytecode() -> dict[str, str]:
+    """Return the environment, in which Python keeps its byte code whatever a container says."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _start(
     command: Sequence[str], folder: pathlib.Path, until: Sequence[str], is_cold: bool = False
 ) -> str:
@@ -88,7 +93,7 @@ def _start(
         stderr=subprocess.STDOUT,
         text=True,
         cwd=own,
-        env=os.environ | {"JAX_LOG_COMPILES": "1"} | caches,
+        env=_with_bytecode() | {"JAX_LOG_COMPILES": "1"} | caches,
     ) as process:
         assert process.stdout is not None
         try:
