@@ -142,7 +142,10 @@ def test_secagg_plus(link: dict[str, str], tmp_path: pathlib.Path) -> None:
 
 
 def test_selection_keeps_t_at_a_fifth_lost(link: dict[str, str], tmp_path: pathlib.Path) -> None:
-    """Blocks of three; Flower's workflow, given the same cohorts and losses, splits them."""
+    """Blocks of three; Flower's workflow, given the same cohorts and losses, parts their members.
+
+    Few of its rounds are learnt, so that weak T may happen to be large: strong T says it.
+    """
     settings = {"clients": 18, "cohort": 12, "scheme": "batch_partitioning:3", "rounds": 30,
                 "seed": 4, "chance": 0.2}  # fmt: skip
     found: dict[str, WeakPrivacy] = {}
@@ -152,4 +155,5 @@ def test_selection_keeps_t_at_a_fifth_lost(link: dict[str, str], tmp_path: pathl
         found[workflow] = mj.privacy.weak_privacy(rows)
     assert found["drop_block"].certified
     assert found["drop_block"].lower >= 3
-    assert found["stock"].upper < 3
+    assert found["drop_block"].strong == 3
+    assert found["stock"].strong == 1
