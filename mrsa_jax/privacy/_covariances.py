@@ -52,6 +52,15 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
     return kernel
 
 
+def noise_of(noise: np.ndarray | None, rounds: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return which sums have noise, and its covariance over s^2, of `check_noise`'s noise."""
+    if noise is None:
+        return np.zeros(rounds, np.bool_), np.zeros((rounds, rounds))
+    if noise.ndim == 1:
+        return noise != 0, np.diag(noise) / spread**2
+    return (noise != 0).any(axis=1), noise @ noise.T / spread**2
+
+
 def decided(
     histories: np.ndarray, kernel: np.ndarray, is_noisy: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -29,6 +29,7 @@ from mrsa_jax.privacy._covariances import (
     exponents_of,
     grams_of,
     kernel_of,
+    noise_of,
     participations,
 )
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
@@ -126,11 +127,8 @@ def _bits(
 ) -> Float64[np.ndarray, "batch clients"]:
     """Return the bits of histories, chunk by chunk."""
     count, rounds, clients = histories.shape
-    noisy, covariance = np.zeros(rounds), np.zeros((rounds, rounds))
-    if noise is not None:
-        noisy = noise if noise.ndim == 1 else np.abs(noise).sum(axis=1)
-        covariance = (np.diag(noise) if noise.ndim == 1 else noise @ noise.T) / spread**2
-    is_kept, exposed = decided(histories, kernel, noisy != 0)
+    is_noisy, covariance = noise_of(noise, rounds, spread)
+    is_kept, exposed = decided(histories, kernel, is_noisy)
     found = np.empty((count, clients))
     step = at_once("leverage", 8 * 6 * rounds**2)
     for start in range(0, count, step):

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from mrsa_jax._core.device import at_once
 from mrsa_jax.privacy._covariances import (
@@ -23,6 +22,7 @@ from mrsa_jax.privacy._covariances import (
     decided,
     exponents_of,
     grams_of,
+    noise_of,
     participations,
 )
 
@@ -38,6 +38,11 @@ class _Client(NamedTuple):
     places: np.ndarray  # rows `[clients, own rounds]`; what stands beside a weight of 0 is none
     is_own: np.ndarray
     shares: np.ndarray  # after each sum `[clients, sums, own rounds]`
+    least: float  # the smallest share of which floats know enough digits
+
+    def known(self, shares: np.ndarray) -> np.ndarray:
+        """Return shares, nan where they are too small for floats to know them."""
+        return np.where((shares > 0) & (shares < self.least), np.nan, shares)
 
 
 def hidden_updates(
@@ -64,11 +69,8 @@ def hidden_updates(
         fewer than six digits.
     """
     count, rounds, clients = histories.shape
-    noisy, covariance = np.zeros(rounds), np.zeros((rounds, rounds))
-    if noise is not None:
-        noisy = noise if noise.ndim == 1 else np.abs(noise).sum(axis=1)
-        covariance = (np.diag(noise) if noise.ndim == 1 else noise @ noise.T) / spread**2
-    is_kept, exposed = decided(histories, kernel, noisy != 0)
+    is_noisy, covariance = noise_of(noise, rounds, spread)
+    is_kept, exposed = decided(histories, kernel, is_noisy)
     found = np.zeros((count, clients) if how == "last" else histories.shape)
     for own, history, kept in zip(found, histories, is_kept, strict=True):
         for part in _shares(history, kernel, covariance, kept):
@@ -98,16 +100,16 @@ def _take(found: np.ndarray, part: _Client, how: str) -> None:
     """Write what is said of some clients."""
     own = np.where(part.is_own, part.shares[:, -1], 0.0)
     if how == "last":
-        found[part.clients] = own.max(axis=1)
+        found[part.clients] = part.known(own.max(axis=1))
     elif how == "rounds":
-        for shares, at, is_own, client in zip(own, part.places, part.is_own,
+        for shares, at, is_own, client in zip(part.known(own), part.places, part.is_own,
                                               range(*part.clients.indices(found.shape[1])),
                                               strict=True):  # fmt: skip
             found[at[is_own], client] = shares[is_own]
     else:
         sums = np.arange(len(found))[:, None]
         is_past = part.is_own[:, None, :] & (part.places[:, None, :] <= sums)
-        found[:, part.clients] = np.where(is_past, part.shares, 0.0).max(axis=2).T
+        found[:, part.clients] = part.known(np.where(is_past, part.shares, 0.0).max(axis=2)).T
 
 
 def _shares(
@@ -120,7 +122,7 @@ def _shares(
     (whole,) = covariances(grams_of(rows, exponents), exponents, covariance, kept, kernel)
     scales = 1 / np.sqrt(np.diagonal(whole))
     ratios = whole * scales[:, None] * scales
-    inverse, error = _inverse_root(ratios)
+    inverse, error, least = _inverse_root(ratios)
     ((places,), (weights,)) = participations(rows, exponents, kept)
     most = places.shape[1]
     step = at_once("leverage", 8 * 4 * most * (rounds + most))
@@ -131,22 +133,22 @@ def _shares(
         shares = np.cumsum(seen * seen, axis=1)
         if not error <= _MOST_ERROR:
             shares[:] = np.nan
-        yield _Client(slice(start, start + len(at)), at, weight != 0, shares)
+        yield _Client(slice(start, start + len(at)), at, weight != 0, shares, least)
 
 
-def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return L^-1, and what shares may be wrong by, relative to them.
+def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Return L^-1, what shares are wrong by relative to them, and the smallest one to be told.
 
-    (1 - e) M <= M + dM <= (1 + e) M of a Cholesky factor and a triangular solve, where e is
-    (3 t (t + 1) + 8 t) 2^-53 over the least eigenvalue of the sums' correlations, t sums.
+    For a Cholesky factor and triangular solves (1 - e) M <= M + dM <= (1 + e) M, where e is
+    (3 t (t + 1) + 8 t) u over the least eigenvalue q of the sums' correlations, t sums, u = 2^-53;
+    rounding of c adds at most 4 u sqrt(t / q). Products by the inverse err alike, which tests show.
     """
+    from scipy.linalg import solve_triangular
+
     rounds = len(ratios)
     least = float(np.linalg.eigvalsh(ratios)[0]) - rounds * _ROUNDING
-    if least <= 0:
-        return np.zeros_like(ratios), np.inf
-    try:
-        root = np.linalg.cholesky(ratios)
-    except np.linalg.LinAlgError:
-        return np.zeros_like(ratios), np.inf
-    inverse = solve_triangular(root, np.eye(rounds), lower=True)
-    return inverse, (3 * rounds * (rounds + 1) + 8 * rounds) * _ROUNDING / least
+    if least <= 0:  # above it the factor exists
+        return np.zeros_like(ratios), np.inf, 0.0
+    inverse = solve_triangular(np.linalg.cholesky(ratios), np.eye(rounds), lower=True)
+    error = (3 * rounds * (rounds + 1) + 8 * rounds) * _ROUNDING / least
+    return inverse, error, 4 * _ROUNDING * float(np.sqrt(rounds / least)) / _MOST_ERROR

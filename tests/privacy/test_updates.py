@@ -243,6 +243,19 @@ def test_what_is_no_drift(settings: dict[str, Any], message: str) -> None:
         hidden_among(A, **settings)
 
 
+def test_what_is_told_has_six_digits_where_weights_and_memory_are_extreme() -> None:
+    rng, told = np.random.default_rng(5), 0
+    for _ in range(12):
+        P = 10 ** rng.integers(0, 11, (2, 6))
+        memory = 1 - 2.0 ** -int(rng.integers(2, 19))
+        expected = shares(P.tolist(), kernel(F(memory), 1, 2))
+        found = _hidden(P, memory=memory)
+        for r, i in zip(*np.nonzero(~np.isnan(found)), strict=True):
+            told += 1
+            assert 1 / found[r, i] == pytest.approx(float(expected[r][i]), rel=1e-6, abs=0)
+    assert 50 < told < 144  # some are too small to be known
+
+
 def test_a_memory_of_almost_one_is_told_as_far_as_floats_know_it() -> None:
     P = np.tile(np.repeat(np.eye(3, dtype=np.int64), 2, axis=1), (30, 1))
     known = np.asarray(hidden_among(P, memory=0.99))
