@@ -69,12 +69,14 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
 
 EXPOSED = "Exposed clients"
 WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
+UPDATES = "Worst update hidden among"
 _PRIVACY_WORDS = (
     "Weak T after each round: the fewest clients in any combination of the sums so far, between "
     "its bounds (before the last round with error chance below 2^-30); 1 means that somebody is "
     "exposed. Strong T: the fewest clients whom no combination tells apart. Hidden among: as in a "
-    "sum of how many clients the worst hidden client is."
+    "sum of how many clients the worst hidden client is, if updates never changed."
 )
+_UPDATES_WORDS = " Worst update: the same of the update of any one round so far, if updates drift."
 _EXPOSED_WORDS = (
     "Clients whose own update could be solved for after each round: a combination of the sums so "
     "far is theirs alone."
@@ -103,12 +105,17 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
             Line(WEAK, rounds, lower, "at least", lower, upper, "step"),
             Line(WEAK, rounds, upper, "at most", kind="step"),
         ]
-    for series, name in ((STRONG, "strong_privacy"), (HIDDEN, "hidden_among_worst")):
+    for series, name in (
+        (STRONG, "strong_privacy"),
+        (HIDDEN, "hidden_among_worst"),
+        (UPDATES, "update_hidden_worst"),
+    ):
         own = _above_zero(data[name]) if name in data else np.zeros(0)
         if np.isfinite(own).any():
             lines.append(Line(series, rounds, own, kind="step"))
+    words = _PRIVACY_WORDS + _UPDATES_WORDS * (lines[-1].series == UPDATES)
     return Chart(
-        "Weak T, strong T, and among how many the worst client is hidden", _PRIVACY_WORDS, lines,
+        "Weak T, strong T, and among how many the worst client is hidden", words, lines,
         label, "clients", rules=((1.0, "1: somebody is exposed"),), are_schemes=False,
         names_lines=True,
     )  # fmt: skip
@@ -133,8 +140,8 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Weak T lies in the band between its bounds, where these differ.
 
     Args:
-        data: Columns round, weak_lower, weak_upper and maybe strong_privacy and
-            hidden_among_worst; below 1 is left out.
+        data: Columns round, weak_lower, weak_upper and maybe strong_privacy,
+            hidden_among_worst and update_hidden_worst; below 1 is left out.
             Rounds without numbers are counted from 1.
         ax: Where to draw; a figure of its own when None.
     """

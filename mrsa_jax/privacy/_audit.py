@@ -10,7 +10,7 @@ import numpy as np
 
 from mrsa_jax._core.arrays import host_array
 from mrsa_jax.privacy._audit_found import HIDDEN, Audit, Joining
-from mrsa_jax.privacy._audit_hidden import Hidden, Noise, is_feasible
+from mrsa_jax.privacy._audit_hidden import Drifting, Hidden, Noise, is_feasible
 from mrsa_jax.privacy._coalitions import as_history, as_log, log_without
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy
@@ -35,6 +35,8 @@ def audit(
     clip: float | int | None = None,
     delta: float | int = 1e-5,
     spread: float | int | None = None,
+    memory: float | int | None = None,
+    share: float | int = 1.0,
 ) -> Audit:
     """Return what a participation history leaks, with the names of its log.
 
@@ -54,6 +56,10 @@ def audit(
         delta: At which epsilon is told.
         spread: Standard deviation of the others' updates in a direction: mu and epsilon are then
             told for Gaussian others too, which is no guarantee.
+        memory: rho, if clients' updates drift: among how many the worst update of each client is
+            hidden is then told beside what holds if updates never changed (`hidden_among`). Rows
+            count as rounds that follow each other, which is never too kind.
+        share: Of an update's variance that has this memory; the rest is fresh in each round.
 
     Returns:
         The findings.
@@ -61,7 +67,8 @@ def audit(
     Raises:
         ConfigurationError: If an entry is a fraction, negative or NaN, or P has not two axes or an
             empty one; if `noise_multiplier`, `clip`, `spread` or `delta` is not positive and
-            finite, delta is not below 1, or one of them lacks what it needs.
+            finite, delta is not below 1, or one of them lacks what it needs; if `memory` or `share`
+            is out of range.
 
     Examples:
         >>> found = audit([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
@@ -80,7 +87,7 @@ def audit(
     *_, last = audit_steps(
         log_or_P, effort=effort, coalition=coalition, progress=progress,
         noise_multiplier=noise_multiplier, clip=clip,
-        delta=delta, spread=spread,
+        delta=delta, spread=spread, memory=memory, share=share,
     )  # fmt: skip
     return last
 
@@ -95,6 +102,8 @@ def audit_steps(
     clip: float | int | None = None,
     delta: float | int = 1e-5,
     spread: float | int | None = None,
+    memory: float | int | None = None,
+    share: float | int = 1.0,
 ) -> Iterator[Audit]:
     """Yield what `audit` has found, each time it has found more, in order of what it costs.
 
@@ -111,6 +120,8 @@ def audit_steps(
         clip: As for `audit`.
         delta: As for `audit`.
         spread: As for `audit`.
+        memory: As for `audit`.
+        share: As for `audit`.
 
     Yields:
         The findings so far.
@@ -124,6 +135,7 @@ def audit_steps(
         (True, ('weak privacy', 'plain sums', 'who exposes whom'), ())
     """
     noise = Noise.checked(noise_multiplier, clip, delta, spread)
+    drifting = Drifting.checked(memory, share)
     log, names = log_without(as_log(log_or_P) or _unnamed(log_or_P), coalition)
     noise = noise or Noise.of_log(log, delta)
     report = progress or (lambda stage, done, total: None)
@@ -132,7 +144,7 @@ def audit_steps(
     found: Audit | None = None
     for weak in weak_steps(P, effort=effort, progress=report):
         if found is None or weak.exposed != found.weak.exposed:
-            found = _first(log, weak, strong_privacy(P), noise)
+            found = _first(log, weak, strong_privacy(P), noise, drifting)
             found = dataclasses.replace(found, coalition=names)
         recipe = Recipe.of(log, weak.witness, weak.support) if weak.rank else None
         found = dataclasses.replace(found, weak=weak, recipe=recipe)
@@ -141,7 +153,8 @@ def audit_steps(
     assert found is not None
     if HIDDEN in found.pending:
         report(HIDDEN, 0, 1)
-        found = dataclasses.replace(found, hidden=Hidden.of(log, found.weak.exposed))
+        hidden, updates = _hidden(log, found.weak, drifting)
+        found = dataclasses.replace(found, hidden=hidden, updates=updates)
     found = dataclasses.replace(found, pending=(_PLAIN, _JOINING))
     yield found
     report(_PLAIN, 0, 1)
@@ -161,12 +174,17 @@ def audit_steps(
 
 
 def _first(
-    log: ParticipationLog, weak: WeakPrivacy, strong: int | None, noise: Noise | None
+    log: ParticipationLog,
+    weak: WeakPrivacy,
+    strong: int | None,
+    noise: Noise | None,
+    drifting: Drifting | None,
 ) -> Audit:
     """Return what is known at once; how well clients are hidden too, unless that takes its time."""
     P = log.participation
-    is_at_once = bool(weak.rank) and is_feasible(P, at_once=True)
-    is_later = bool(weak.rank) and not is_at_once and is_feasible(P)
+    is_at_once = bool(weak.rank) and is_feasible(P, drifting, at_once=True)
+    is_later = bool(weak.rank) and not is_at_once and is_feasible(P, drifting)
+    hidden, updates = _hidden(log, weak, drifting) if is_at_once else (None, None)
     since = sorted(zip(weak.exposed_since, weak.exposed, strict=True))
     return Audit(
         num_rounds=P.shape[0],
@@ -176,7 +194,8 @@ def _first(
         exposed=tuple((log.clients[i], log.rounds[j]) for j, i in since),
         weak=weak,
         strong=strong,
-        hidden=Hidden.of(log, weak.exposed) if is_at_once else None,
+        hidden=hidden,
+        updates=updates,
         noisy=noise.figures(log) if noise is not None and weak.rank else None,
         pending=("weak privacy", *([HIDDEN] if is_later else []), _PLAIN, _JOINING),
         columns_used=log.columns_used,
@@ -184,6 +203,14 @@ def _first(
         aggregation=log.aggregation,
         notes=log.notes,
     )
+
+
+def _hidden(
+    log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None
+) -> tuple[Hidden, Hidden | None]:
+    """Return among how many clients are hidden if updates never changed, and if they drift."""
+    constant = Hidden.of(log, weak.exposed)
+    return constant, None if drifting is None else Hidden.of(log, (), drifting)
 
 
 def _unnamed(P: Any) -> ParticipationLog:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.privacy._audit_hidden import UNKNOWN, Hidden, Noisy
+from mrsa_jax.privacy._audit_hidden import Hidden, Noisy, plain
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._clients import clients_of
 from mrsa_jax.privacy._coalitions import log_without
@@ -22,7 +22,7 @@ from mrsa_jax.privacy._unweighted import UnweightedGroup
 from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_jax.privacy.solver import Progress
 from mrsa_watch._base.errors import check_count, check_known, check_number
-from mrsa_watch._base.html import hidden_words, shown, telling, told
+from mrsa_watch._base.html import shown, telling, told
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog
 
@@ -101,6 +101,7 @@ class Audit:
         exposed: (client, first round after which its update can be solved for), by round.
         hidden: As in one sum of how many clients each is hidden, and the worst of them; None where
             nobody took part, or the history is too large.
+        updates: The same of the worst update of each client, where it was told how updates drift.
         noisy: How well clients are told apart beneath the noise that was told of, if it was.
         weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
         group: The smallest group whose plain sum follows; None where it was not searched for.
@@ -128,6 +129,7 @@ class Audit:
     weak: WeakPrivacy
     strong: int | None
     hidden: Hidden | None = None
+    updates: Hidden | None = None
     noisy: Noisy | None = None
     group: UnweightedGroup | None = None
     group_clients: tuple[Hashable, ...] = ()
@@ -149,17 +151,13 @@ class Audit:
             ("weak T", "undefined" if undefined else _interval(weak.lower or 0, weak.upper or 0)),
             ("strong T", shown(self.strong)),
             ("worst hidden", self.worst_hidden),
+            *([] if self.updates is None else [("worst update hidden", self.updates.least_words)]),
         ]
 
     @property
     def worst_hidden(self) -> str:
         """Among how many the worst hidden client is, and who it is."""
-        if self.hidden is None:
-            return "not computed"
-        if self.hidden.least is None:
-            return UNKNOWN.removeprefix("is ")
-        client = printable(self.hidden.least_client)
-        return f"among {hidden_words(self.hidden.least)} (client {client})"
+        return "not computed" if self.hidden is None else self.hidden.least_words
 
     def over_rounds(self, log: ParticipationLog, progress: Progress | None = None) -> OverRounds:
         """Return who was exposed, and between which bounds weak T lay, after each round of a log.
@@ -178,7 +176,9 @@ class Audit:
             ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
         """
         log, _ = log_without(log, self.coalition)
-        return over_rounds(log, [first for _, first in self.exposed], self.weak, progress)
+        drifting = None if self.updates is None else self.updates.drifting
+        firsts = [first for _, first in self.exposed]
+        return over_rounds(log, firsts, self.weak, progress, drifting)
 
     def gate(self, target: float | int, definition: Definition = "weak") -> Gate:
         """Return whether privacy of at least `target` is known; what is uncertain fails.
@@ -191,7 +191,8 @@ class Audit:
                 exposed. Of `"hidden"` any number from 1.
             definition: `"weak"` counts the clients in any combination of sums, `"strong"` those
                 who only ever move together; `"hidden"` asks among how many the worst hidden
-                client is (`hidden_among`, noise not counted), to nine digits.
+                client is (`hidden_among`, noise not counted), to nine digits: if updates never
+                changed, or to six digits under the drift that the audit was told of.
 
         Raises:
             ConfigurationError: If `target` is no such number or the definition unknown.
@@ -223,8 +224,9 @@ class Audit:
 
     def _hidden_gate(self, target: float | int) -> Gate:
         check_number(target, "target", "must be a finite number of at least 1", 1.0)
-        if self.hidden is not None:
-            return Gate(target, "hidden", *self.hidden.gate(target))
+        hidden = self.updates or self.hidden
+        if hidden is not None:
+            return Gate(target, "hidden", *hidden.gate(target))
         why = "nobody took part" if not self.weak.rank else "it was not computed"
         return Gate(target, "hidden", False, f"{why}, so nobody is known to be hidden")
 
@@ -290,7 +292,8 @@ class Audit:
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.hidden is not None:
-            return [exposed, self.hidden.sentence()]
+            drifting = [] if self.updates is None else [self.updates.sentence()]
+            return [exposed, self.hidden.sentence(), *drifting]
         left_out = "Among how many clients each is hidden was left out: the log is too large."
         return [exposed] if HIDDEN in self.pending else [exposed, left_out]
 
@@ -311,35 +314,28 @@ class Audit:
             **_fields(self, "num_rounds", "num_clients", "empty_rounds", "is_weighted",
                       "columns_used", "columns_ignored", "aggregation", "notes"),
             "exposed": [
-                {"client": _plain(client), "first_round": _plain(first)}
+                {"client": plain(client), "first_round": plain(first)}
                 for client, first in self.exposed
             ],
-            "hidden_among": None if self.hidden is None else {
-                "worst": [
-                    {"client": _plain(client), "hidden_among": size}
-                    for client, size in self.hidden.worst
-                ],
-                "least": self.hidden.least,
-                "least_client": _plain(self.hidden.least_client),
-                "median": self.hidden.median,
-            },
+            "hidden_among": None if self.hidden is None else self.hidden.to_dict(),
+            "hidden_among_updates": None if self.updates is None else self.updates.to_dict(),
             "noise": None if self.noisy is None else self.noisy.to_dict(),
             "pending": list(self.pending),
-            "coalition": [_plain(name) for name in self.coalition],
+            "coalition": [plain(name) for name in self.coalition],
             "joining": [
-                {"client": _plain(own.client), "others": [_plain(name) for name in own.others],
+                {"client": plain(own.client), "others": [plain(name) for name in own.others],
                  "fewest": own.fewest, "text": own.text}
                 for own in self.joining
             ],
             "weak_privacy": {
                 **_fields(weak, "lower", "upper", "certified", "error_bits", "rank", "num_groups",
                           "lower_method", "upper_method"),
-                "support": [_plain(name) for name, _ in recipe.clients] if recipe else [],
+                "support": [plain(name) for name, _ in recipe.clients] if recipe else [],
                 "witness": [digits(value) for value in weak.witness],
             },
             "unweighted_group": None if self.group is None else {
                 **_fields(self.group, "lower", "upper", "certified"),
-                "support": [_plain(name) for name in self.group_clients],
+                "support": [plain(name) for name in self.group_clients],
                 "witness": [digits(value) for value in self.group.witness],
             },
             "strong_privacy": self.strong,
@@ -371,9 +367,5 @@ def _fields(of: Any, *names: str) -> dict[str, Any]:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
-def _plain(name: Any) -> Any:
-    return name if name is None or isinstance(name, int | float | str) else str(name)
-
-
 def _terms(kind: str, terms: tuple[tuple[Hashable, int], ...]) -> list[dict[str, Any]]:
-    return [{kind: _plain(name), "coefficient": digits(value)} for name, value in terms]
+    return [{kind: plain(name), "coefficient": digits(value)} for name, value in terms]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
-from mrsa_jax.privacy._hidden import among
+from mrsa_jax.privacy._hidden import among, hidden_among, hidden_among_trajectory
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
@@ -26,13 +26,65 @@ UNKNOWN = "is not known to nine digits"
 Noted = tuple[tuple[Hashable, float], ...]
 
 
-def is_feasible(P: np.ndarray, *, at_once: bool = False) -> bool:
+@dataclasses.dataclass(frozen=True)
+class Drifting:
+    """How clients' updates are assumed to drift over the rounds of a log; checked when made.
+
+    Attributes:
+        memory: rho, the correlation from round to round of what lasts of an update.
+        share: Of an update's variance that lasts; the rest is fresh in each round.
+    """
+
+    memory: float
+    share: float
+
+    @staticmethod
+    def checked(memory: Any, share: Any) -> Drifting | None:
+        """Return it, or None where updates are only looked at as if they never changed."""
+        rule = "must be a number from 0 to 1"
+        lasting = check_number(share, "share", rule, 0.0, 1.0)
+        if memory is None:
+            require(lasting == 1.0, "share", "must come with memory", share)
+            return None
+        return Drifting(check_number(memory, "memory", rule, 0.0, 1.0), lasting)
+
+    def words(self) -> str:
+        """Return under which condition a figure holds."""
+        share = "" if self.share == 1.0 else f", share {self.share:.3g}"
+        return f"if updates drift with memory {self.memory:.6g}{share}"
+
+    def settings(self, log: ParticipationLog) -> dict[str, Any]:
+        """Return how `hidden_among` is told of it.
+
+        The rows of a log count as rounds that follow each other, which is never too kind: more time
+        between them would hide more. Sums of one round, named `round/sum`, are of one update.
+        """
+        times: dict[str, int] = {}
+        time = np.array([times.setdefault(str(name).partition("/")[0], len(times))
+                         for name in log.rounds])  # fmt: skip
+        if len(times) == len(time):
+            return {"memory": self.memory, "share": self.share}
+        lags = np.abs(np.subtract.outer(time, time))
+        return {"memory": np.where(lags == 0, 1.0, self.share * self.memory**lags)}
+
+    def worst_over_rounds(self, log: ParticipationLog) -> np.ndarray:
+        """Return among how many the worst update so far was hidden, after each round."""
+        found = hidden_among_trajectory(log.participation, quantiles=(0.0,), **self.settings(log))
+        return np.asarray(found, np.float64)[:, 0]
+
+
+def is_feasible(P: np.ndarray, drifting: Drifting | None = None, *, at_once: bool = False) -> bool:
     """Return whether hidden among takes no more than a minute; with `at_once` no time to speak of.
 
-    Its cost is that of the rounds' products with each other and with their factor.
+    Its cost is that of the rounds' products with each other and with their factor; where updates
+    drift, of the factor with each client's own rounds, twice.
     """
     rounds = int((P != 0).any(axis=1).sum())
-    return rounds**2 * max(P.shape) <= (_MOST_AT_ONCE if at_once else _MOST_MULTIPLIED)
+    cost = rounds**2 * max(P.shape)
+    if drifting is not None:
+        own = (P != 0).sum(axis=0, dtype=np.int64)
+        cost = max(cost, len(P) ** 3, len(P) * int(own @ own))
+    return cost <= (_MOST_AT_ONCE if at_once else _MOST_MULTIPLIED)
 
 
 def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
@@ -49,13 +101,14 @@ class Hidden:
 
     Attributes:
         values: float64 `[clients]`; 1 for the exposed, inf for those in no sum, nan where it is not
-            known to nine digits.
+            known to nine digits (six if updates drift: then it is of a client's worst update).
         worst: The worst hidden clients and as in a sum of how many, the exposed left out; nobody
             where not all are known.
         least: The smallest of all who took part, 1 where somebody is exposed; None where it is not
             known.
         least_client: Whose it is.
         median: Of those who took part; None where not all are known.
+        drifting: How updates drift; None if they never changed.
     """
 
     values: np.ndarray = dataclasses.field(compare=False, repr=False)
@@ -63,15 +116,28 @@ class Hidden:
     least: float | None
     least_client: Hashable
     median: float | None
+    drifting: Drifting | None = None
 
     @staticmethod
-    def of(log: ParticipationLog, exposed: Sequence[int]) -> Hidden:
-        """Return what is said of a log in which somebody took part."""
-        values = hidden_of(log.participation, exposed)
+    def of(
+        log: ParticipationLog, exposed: Sequence[int], drifting: Drifting | None = None
+    ) -> Hidden:
+        """Return what is said of a log in which somebody took part.
+
+        Args:
+            log: The history.
+            exposed: The clients who are exposed if updates never changed.
+            drifting: How updates drift; None if they never changed.
+        """
+        if drifting is None:
+            values = hidden_of(log.participation, exposed)
+        else:
+            values = np.asarray(hidden_among(log.participation, **drifting.settings(log)))
+            exposed = np.flatnonzero(values == 1.0).tolist()
         if np.isnan(values).any():
             if len(exposed):
-                return Hidden(values, (), 1.0, log.clients[exposed[0]], None)
-            return Hidden(values, (), None, None, None)
+                return Hidden(values, (), 1.0, log.clients[exposed[0]], None, drifting)
+            return Hidden(values, (), None, None, None, drifting)
         order = np.argsort(values, kind="stable")
         noted = [i for i in order[len(exposed) : len(exposed) + _MOST_NOTED] if values[i] < np.inf]
         return Hidden(
@@ -80,24 +146,67 @@ class Hidden:
             float(values[order[0]]),
             log.clients[order[0]],
             float(np.median(values[np.isfinite(values)])),
+            drifting,
         )
+
+    @property
+    def condition(self) -> str:
+        """Under which condition on updates it holds."""
+        return "if updates never changed" if self.drifting is None else self.drifting.words()
+
+    @property
+    def unknown(self) -> str:
+        """What is said of a figure that floats do not know."""
+        return UNKNOWN if self.drifting is None else "is not known to six digits"
+
+    @property
+    def least_words(self) -> str:
+        """Among how many the worst hidden client is, and who it is."""
+        if self.least is None:
+            return self.unknown.removeprefix("is ")
+        return f"among {hidden_words(self.least)} (client {printable(self.least_client)})"
 
     def sentence(self) -> str:
         """Return it in words."""
-        if self.median is None:
-            return f"Among how many clients each other is hidden {UNKNOWN}."
+        if self.median is None and self.drifting is None:
+            return f"Among how many clients each other is hidden {self.unknown}."
         told = [f"client {printable(name)} among {hidden_words(size)}" for name, size in self.worst]
         told = ["the exposed among 1"] * (self.least == 1.0) + told
-        text = f"Hidden as in one sum of so many clients: {', '.join(told)}"
-        return f"{text}; the median client among {hidden_words(self.median)}."
+        text, median = "Hidden as in one sum of so many clients", "the median client"
+        if self.drifting is not None:
+            text = f"The update of any one round, {self.condition}, is hidden likewise"
+            median = "the worst update of the median client"
+        if self.median is None:
+            return f"{text} among a number that {self.unknown}."
+        return f"{text}: {', '.join(told)}; {median} among {hidden_words(self.median)}."
 
     def gate(self, target: float | int) -> tuple[bool, str]:
         """Return whether the worst hidden client is hidden among so many, and why."""
+        whose, under = "client", ""
+        if self.drifting is not None:
+            whose, under = "the worst update of client", f", {self.condition}"
         if self.least is None:
-            return False, f"among how many the worst client is hidden {UNKNOWN}"
-        value = f"client {printable(self.least_client)} is hidden among {hidden_words(self.least)}"
+            what = whose.replace("client", "the worst client").replace("of the worst", "of any")
+            return False, f"among how many {what} is hidden {self.unknown}{under}"
+        value = f"{whose} {printable(self.least_client)} is hidden among {hidden_words(self.least)}"
         passed = self.least >= target * (1 - 1e-9)  # what floats may take off blocks' exact figures
-        return passed, f"{value}, {'at least' if passed else 'below'} {target:g}"
+        return passed, f"{value}, {'at least' if passed else 'below'} {target:g}{under}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
+        found = {
+            "worst": [{"client": plain(client), "hidden_among": size}
+                      for client, size in self.worst],
+            "least": self.least,
+            "least_client": plain(self.least_client),
+            "median": self.median,
+        }  # fmt: skip
+        return found | ({} if self.drifting is None else dataclasses.asdict(self.drifting))
+
+
+def plain(name: Any) -> Any:
+    """Return a name of a log as JSON has it."""
+    return name if name is None or isinstance(name, int | float | str) else str(name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,11 +357,11 @@ class Noisy:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
 
-        def plain(told: Told | None) -> list[dict[str, Any]] | None:
+        def each(told: Told | None) -> list[dict[str, Any]] | None:
             if told is None:
                 return None
             return [
-                {"client": name if isinstance(name, int | float | str) else str(name),
+                {"client": plain(name),
                  "mu": mu if math.isfinite(mu) else None,
                  "epsilon": epsilon if math.isfinite(epsilon) else None}
                 for name, mu, epsilon in told
@@ -262,9 +371,9 @@ class Noisy:
                "delta": self.noise.delta, "spread": self.noise.spread}  # fmt: skip
         mean = self.mean_epsilon if math.isfinite(self.mean_epsilon) else None
         return own | {
-            "others_known": plain(self.known),
+            "others_known": each(self.known),
             "mean_epsilon": mean,
-            "others_gaussian": plain(self.gaussian),
+            "others_gaussian": each(self.gaussian),
         }
 
 

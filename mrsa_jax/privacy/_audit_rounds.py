@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 
 from mrsa_jax._core.prime import minor_bits
-from mrsa_jax.privacy._audit_hidden import is_feasible
+from mrsa_jax.privacy._audit_hidden import Drifting, is_feasible
 from mrsa_jax.privacy._hidden import hidden_among_trajectory
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
@@ -40,6 +40,8 @@ class OverRounds:
         hidden: float64, among how many the worst hidden client was, 1 from the first exposure on;
             nan while nobody took part, and where it is not known to nine digits. None for a log too
             large.
+        updates: float64, the same of the worst update so far if updates drift, nan where it is not
+            known to six digits; None without a drift, or as above.
     """
 
     exposed: np.ndarray
@@ -47,6 +49,7 @@ class OverRounds:
     lower: np.ndarray
     upper: np.ndarray
     hidden: np.ndarray | None
+    updates: np.ndarray | None = None
 
 
 def over_rounds(
@@ -54,6 +57,7 @@ def over_rounds(
     first_rounds: Iterable[Hashable],
     weak: WeakPrivacy,
     progress: Progress | None = None,
+    drifting: Drifting | None = None,
 ) -> OverRounds:
     """Return what an audit says of every round of its log.
 
@@ -62,6 +66,7 @@ def over_rounds(
         first_rounds: For each exposed client the name of the round from which on it is.
         weak: Weak privacy after the last round.
         progress: Called with what is done, parts done and their number.
+        drifting: How updates drift; None says nothing of that.
     """
     P = log.participation
     rounds = len(P)
@@ -92,7 +97,8 @@ def over_rounds(
     if is_feasible(P):
         worst = np.asarray(hidden_among_trajectory(P, quantiles=(0.0,)))[:, 0]
         hidden = np.where(exposed > 0, 1.0, np.maximum(worst, np.nextafter(1.0, 2.0)))
-    return OverRounds(exposed, strong, lower, upper, hidden)
+    updates = None if drifting is None else drifting.worst_over_rounds(log)
+    return OverRounds(exposed, strong, lower, upper, hidden, updates)
 
 
 def _sizes(P: np.ndarray) -> np.ndarray:

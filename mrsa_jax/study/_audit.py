@@ -77,12 +77,17 @@ def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> N
     """Write how often each client took part, since when it is exposed, among how many hidden."""
     first = dict(found.exposed)
     counts = (log.participation != 0).sum(axis=0).tolist()
-    sizes = [math.inf] * len(counts) if found.hidden is None else found.hidden.values.tolist()
+    head = ["client", "rounds", "first_exposed", "hidden_among"]
+    known = [None if found.hidden is None else found.hidden.values]
+    if found.updates is not None:
+        head.append("update_hidden_among")
+        known.append(found.updates.values)
+    sizes = [[math.inf] * len(counts) if own is None else own.tolist() for own in known]
     rows = (
-        (client, count, first.get(client, ""), size if math.isfinite(size) else "")
-        for client, count, size in zip(log.clients, counts, sizes, strict=True)
+        (client, count, first.get(client, ""), *(s if math.isfinite(s) else "" for s in own))
+        for client, count, *own in zip(log.clients, counts, *sizes, strict=True)
     )
-    _write_rows(path, ("client", "rounds", "first_exposed", "hidden_among"), rows)
+    _write_rows(path, head, rows)
 
 
 def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
@@ -99,6 +104,8 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
         columns["strong_privacy"] = after.strong.tolist()
     if after.hidden is not None:
         columns["hidden_among_worst"] = after.hidden.tolist()
+    if after.updates is not None:
+        columns["update_hidden_worst"] = after.updates.tolist()
     return columns
 
 
@@ -202,10 +209,14 @@ def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progres
     noise, clip = config.noise_multiplier, config.clip
     if config.counts_shares:
         noise = clip = None
+    memory, share = config.memory, config.share
+    if config.drift is not None:
+        memory, share = _store.measured_drift(config.drift)
     try:
         for step in privacy.audit_steps(
             log, effort=config.effort, coalition=names, progress=stages(progress),
             noise_multiplier=noise, clip=clip, delta=config.delta, spread=config.spread,
+            memory=memory, share=share,
         ):  # fmt: skip
             if found is None:
                 note(progress, "; ".join(": ".join(row[:2]) for row in first_rows(step)))

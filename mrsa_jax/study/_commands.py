@@ -14,6 +14,7 @@ import tyro
 from mrsa_jax._core.flags import (
     BELOW_ONE,
     IS_BITS,
+    IS_CHANCE,
     IS_GROUP,
     IS_PART,
     IS_POSITIVE,
@@ -126,7 +127,19 @@ class AuditConfig(LogSettings):
     """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
 
     fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
-    """Exit with status 3 unless each client is hidden among so many; noise is not counted."""
+    """Exit with status 3 unless each client is hidden among so many; noise is not counted. With
+    --memory or --drift: unless each of its updates is, if updates drift so."""
+
+    memory: Annotated[float | None, IS_CHANCE, tyro.conf.arg(metavar="RHO")] = None
+    """Also among how many the update of any one round is hidden, if updates drift: the correlation
+    of what lasts of a client's update with that of the round before. Rows of the log count as
+    rounds that follow each other."""
+
+    share: Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")] = 1.0
+    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
+
+    drift: Folder = None
+    """Take both from a training that measured them: the folder of mrsa-jax train or demo."""
 
     noise_multiplier: Annotated[float | None, IS_POSITIVE, tyro.conf.arg(metavar="Z")] = None
     """Noise of standard deviation Z times --clip is in each sum: print clients' mu and epsilon
@@ -178,6 +191,10 @@ def check_audit(config: AuditConfig) -> None:
         require(config.spread is None, "spread", rule, config.spread)
     rule = "must come with planned: noise that nobody adds to its own update nobody can tell"
     require(config.counts_shares or not config.colluding, "colluding", rule, config.colluding)
+    given = config.memory is not None
+    require(given or config.share == 1, "share", "must come with memory", config.share)
+    rule = "must be left out with memory"
+    require(not given or config.drift is None, "drift", rule, str(config.drift))
     for name in ("recipe_file", "certificate"):
         path = getattr(config, name)
         there = path is None or path.parent.is_dir()

@@ -251,7 +251,7 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
     first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
-    hidden = [("worst client hidden", found.worst_hidden, "float64")] if found.hidden else []
+    hidden = [row for row in _hidden_rows(found) if row[0].startswith("worst") and found.hidden]
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
         *hidden,
@@ -269,10 +269,7 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     exposed, *others = first_rows(found)
     if not others:
         return [exposed]
-    hidden, noisy, plain = [("worst client hidden", found.worst_hidden, "float64")], [], []
-    if found.hidden is not None and found.hidden.median is not None:
-        words = f"among {hidden_words(found.hidden.median)}"
-        hidden.append(("median client hidden", words, "float64"))
+    noisy, plain = [], []
     if found.noisy is not None:
         noisy = found.noisy.rows()
     group = found.group
@@ -284,7 +281,7 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     both = weak.lower == weak.upper
     return [
         exposed,
-        *hidden,
+        *_hidden_rows(found),
         ("weak T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
          f"{weak.verdict}; from below: {weak.lower_method}, from above: {weak.upper_method}"),
         *plain,
@@ -292,3 +289,21 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
         ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", weak.surety),
         *noisy,
     ]  # fmt: skip
+
+
+def _hidden_rows(found: Audit) -> list[tuple[str, str, str]]:
+    """Return how well clients are hidden if updates never changed, and if they drift."""
+    if found.hidden is None:
+        return [("worst client hidden", found.worst_hidden, "float64")]
+    rows = []
+    for own, worst, median in (
+        (found.hidden, "worst client hidden", "median client hidden"),
+        (found.updates, "worst update hidden", "median client's worst update"),
+    ):
+        if own is None:
+            continue
+        sure = f"float64, {own.condition}"
+        rows.append((worst, own.least_words, sure))
+        if own.median is not None:
+            rows.append((median, f"among {hidden_words(own.median)}", sure))
+    return rows

@@ -7,7 +7,15 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, WEAK, exposure_chart, privacy_chart
+from mrsa_jax.plotting._audit import (
+    EXPOSED,
+    HIDDEN,
+    STRONG,
+    UPDATES,
+    WEAK,
+    exposure_chart,
+    privacy_chart,
+)  # fmt: skip
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study import _report
 from mrsa_jax.study._page import (
@@ -29,6 +37,7 @@ _QUESTIONS = {
     WEAK: "weak T",
     STRONG: "strong T",
     HIDDEN: "worst client hidden",
+    UPDATES: "worst update hidden",
     EXPOSED: "exposed clients",
 }  # the line of the summary that each curve belongs to
 _MOST_ROWS = 200
@@ -64,6 +73,7 @@ def audit_page(
         charts_section(others, series),
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
+        Section("Worst hidden updates", _hidden(findings.get("hidden_among_updates"))),
         Section("Told apart beneath the noise", _noisy(findings.get("noise"))),
         Section("Noise that clients add", _shares(content.get("shares"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
@@ -150,8 +160,13 @@ def _hidden(hidden: Mapping[str, Any] | None) -> str:
     if not hidden or not hidden["worst"]:
         return ""
     rows = [(str(one["client"]), hidden_words(one["hidden_among"])) for one in hidden["worst"]]
-    caption = "As in one sum of how many clients the sums of all rounds hide each; the median "
-    caption += f"client: {hidden_words(hidden['median'])}"
+    what, condition = "each", "if updates never changed"
+    if "memory" in hidden:
+        what = "each client's worst update"
+        condition = f"if updates drift with memory {hidden['memory']:.6g}, share "
+        condition += f"{hidden['share']:.3g}"
+    caption = f"As in one sum of how many clients the sums of all rounds hide {what}, {condition}; "
+    caption += f"the median client: {hidden_words(hidden['median'])}"
     return data_table(("Client", "Hidden among"), rows, caption, where="clients.csv")
 
 

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_jax.study._run_folder import (
     changes,
@@ -286,3 +288,21 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         mask_and_scale={"done": False, "label": False},
     )
     return find_schemes(results).assign_attrs({k: json.loads(v) for k, v in results.attrs.items()})
+
+
+def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
+    """Return memory and lasting share of updates, as the trainings of a study measured them.
+
+    Of several trainings the largest of each: updates that change less are hidden worse.
+
+    Raises:
+        ConfigurationError: If the folder holds no study that measured them.
+    """
+    rule = "must be the folder of a training that measured how updates drift"
+    require((folder / _STORE).is_dir(), "drift", rule, str(folder))
+    results = open_study(folder)
+    names = ("update_memory", "update_lasting")
+    found = [np.ravel(results[name].values) for name in names if name in results]
+    require(bool(found) and bool(np.isfinite(found).any()), "drift", rule, str(folder))
+    memory, share = (float(np.nanmax(own)) for own in found)
+    return memory, share
