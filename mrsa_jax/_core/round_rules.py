@@ -112,6 +112,18 @@ _POLICIES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+def whole_blocks(here: Any, labels: Any, sizes: Any = None) -> Any:
+    """Return those of `here` whose blocks are all in it: bool[..., n], of NumPy or JAX.
+
+    `labels` are the numbers of their blocks; `sizes` how many clients those blocks have, where
+    not all of them are among the n.
+    """
+    mates = labels[:, None] == labels
+    if sizes is None:
+        sizes = mates.sum(axis=1)
+    return here & ((mates & here[..., None, :]).sum(axis=-1) == sizes)
+
+
 def check_policy(name: Any, argument: str = "policy") -> str:
     """Return the name of a policy, or raise naming the nearest."""
     return check_known(name, argument, _POLICIES, "a known policy")

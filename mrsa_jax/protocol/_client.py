@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -20,18 +20,18 @@ from mrsa_jax.protocol._primitives import (
     KeyPair,
     SigningKey,
     channel_key,
-    check_signature,
     open_sealed,
     pad_seed,
     seal,
-    survivors_statement,
 )
 from mrsa_jax.protocol._shamir import share_all
+from mrsa_jax.protocol._terms import Pledge, Terms
 from mrsa_jax.protocol._wire import SHARE_BYTES, header
 from mrsa_jax.protocol.errors import (
     AuthenticationError,
     BothSecretsRequestedError,
     KeyAgreementError,
+    PartedBlockError,
     ProtocolError,
     TooFewSurvivorsError,
     UnexpectedMessageError,
@@ -44,6 +44,8 @@ from mrsa_jax.protocol.messages import (
     ShareKeys,
     ShareList,
     SignatureList,
+    SignedKeyList,
+    SignedKeys,
     SignedSurvivors,
     SurvivorList,
     UnmaskShares,
@@ -86,7 +88,8 @@ class Client:
         entropy: int | np.integer | bytes | None = None,
         context: bytes = b"",
         signing_key: SigningKey | None = None,
-        known_signers: Mapping[int, bytes] | None = None,
+        terms: Terms | None = None,
+        pledge: Pledge | None = None,
     ) -> None:
         """Prepare a client.
 
@@ -100,9 +103,11 @@ class Client:
             entropy: None for the operating system's randomness, or a seed (tests only).
             context: Goes into the seeds of the pair pads: pads cancel only between clients with
                 the same one.
-            signing_key: Its own, with which it takes part in the consistency check; None for a
-                round without.
-            known_signers: Each client's public signing key, known beforehand (a PKI).
+            signing_key: Its own, with which it signs its keys and takes part in the consistency
+                check; None for a round without.
+            terms: What all clients agreed on, among it the others' signing keys and the blocks
+                that it keeps; with a signing key only.
+            pledge: What it keeps from round to round; None for a single round.
 
         Raises:
             ConfigurationError: If an argument breaks a rule.
@@ -117,7 +122,14 @@ class Client:
         self._plan = plan
         self._values = values
         self._context = context
-        self._signing_key, self._known_signers = signing_key, known_signers or {}
+        self._signing_key, self._terms, self._pledge = signing_key, terms, pledge
+        rule = "must come with `signing_key`, and agree with `neighbours` and `threshold`"
+        require((terms is None) == (signing_key is None), "terms", rule)
+        if terms is not None:
+            near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())
+            own = near == self.neighbours and terms.thresholds[client] == threshold
+            require(own, "terms", rule)
+            terms.check_plan(plan)
         self._survivors: tuple[int, ...] = ()  # the list that it signed
         self._entropy = Entropy(entropy, self.round_index, self.client)
         self._answers: dict[int, tuple[bytes, bytes]] = {}
@@ -139,6 +151,7 @@ class Client:
             MalformedMessageError: If the bytes are no `KeyList`.
             UnexpectedMessageError: If it is of another step or round, differs from an earlier
                 one, names a client who is no neighbour, or one key comes twice.
+            AuthenticationError: If keys are not signed by their owner, for this round and terms.
             KeyAgreementError: If a key is of small order.
         """
         return self._answer(1, message, self._share)
@@ -155,6 +168,7 @@ class Client:
             KeyAgreementError: If a key is of small order.
             TooFewSurvivorsError: If of it and its neighbours fewer than t_i are in V2, though it
                 shared its secrets with as many: few pads, or its self pad alone, would be left.
+            PartedBlockError: If keys or shares of a mate are missing.
         """
         return self._answer(2, message, self._mask)
 
@@ -166,7 +180,8 @@ class Client:
 
         Raises:
             MalformedMessageError, UnexpectedMessageError, TooFewSurvivorsError: As `unmask`
-                without the check; or if it names somebody without a known signing key.
+                without the check; or if it names somebody who is not on the roster.
+            PartedBlockError: If the list is no union of whole blocks.
 
         Source: Bonawitz et al., CCS 2017, Figure 4, Round 3.
         """
@@ -189,8 +204,9 @@ class Client:
                 its blocks as far as it can see; or if of it and its neighbours fewer than t_i are,
                 or signed.
         """
-        if self._signing_key is not None:
-            return self._answer(4, message, self._reveal_signed)
+        if self._terms is not None:
+            terms = self._terms
+            return self._answer(4, message, lambda signed: self._reveal_signed(signed, terms))
         if 3 in self._answers and message != self._answers[3][0]:
             self._refuse_other_request(message)
         return self._answer(3, message, self._reveal)
@@ -248,15 +264,25 @@ class Client:
     def _advertise(self, _: bytes) -> bytes:
         self._channel = KeyPair(self._entropy.draw(KEY_BYTES))
         self._pads = KeyPair(self._entropy.draw(KEY_BYTES))
-        return AdvertiseKeys(
-            self.round_index, self.client, self._channel.public_key, self._pads.public_key
-        ).to_bytes()
+        keys = self._channel.public_key, self._pads.public_key
+        if self._terms is None or self._signing_key is None:
+            return AdvertiseKeys(self.round_index, self.client, *keys).to_bytes()
+        if self._pledge is not None:
+            self._pledge.keep(self._terms, self.round_index)
+        statement = self._terms.keys_statement(self.round_index, self.client, b"".join(keys))
+        signature = self._signing_key.sign(statement)
+        return SignedKeys(self.round_index, self.client, *keys, signature).to_bytes()
 
     def _share(self, message: bytes) -> bytes:
-        key_list = KeyList.from_bytes(message)
+        key_list = (KeyList if self._terms is None else SignedKeyList).from_bytes(message)
         self._check_round(key_list.round_index)
         self._check_known([other for other, _ in key_list.keys], self.neighbours, "keys")
-        others = {other: (both[:KEY_BYTES], both[KEY_BYTES:]) for other, both in key_list.keys}
+        both = 2 * KEY_BYTES
+        for other, entry in key_list.keys:
+            if self._terms is not None:
+                statement = self._terms.keys_statement(self.round_index, other, entry[:both])
+                self._terms.check(other, entry[both:], statement)
+        others = {other: (own[:KEY_BYTES], own[KEY_BYTES:both]) for other, own in key_list.keys}
         keys = [self._channel.public_key, self._pads.public_key, *itertools.chain(*others.values())]
         self._expect(len(set(keys)) == len(keys), "was sent one public key twice")
         self._others = others
@@ -301,6 +327,9 @@ class Client:
             key = channel_key(self._channels[sender], sender, self.client, self.round_index)
             parcel = open_sealed(key, ciphertext, self._associated(sender, self.client))
             self._held[sender] = (parcel[:SHARE_BYTES], parcel[SHARE_BYTES:])
+        if self._terms is not None:
+            absent = sorted(self._terms.mates(self.client) - self._held.keys())
+            self._expect(not absent, f"was sent no shares of its mates {absent}", PartedBlockError)
         self._channels.clear()
         layout, parts = [], [np.zeros(0, np.uint32)]
         for number, block in enumerate(self._plan):
@@ -322,22 +351,24 @@ class Client:
         return padded.residues()
 
     def _sign(self, message: bytes) -> bytes:
-        if self._signing_key is None:
+        if self._signing_key is None or self._terms is None:
             raise UnexpectedMessageError(f"client {self.client} has no key to sign survivors with")
         request = self._request(message)
         self._check_request(request)
+        self._terms.check_list(request.survivors)
         self._survivors = request.survivors
-        signature = self._signing_key.sign(survivors_statement(self.round_index, request.survivors))
+        statement = self._terms.survivors_statement(self.round_index, request.survivors)
+        signature = self._signing_key.sign(statement)
         return SignedSurvivors(self.round_index, self.client, signature).to_bytes()
 
-    def _reveal_signed(self, message: bytes) -> bytes:
+    def _reveal_signed(self, message: bytes, terms: Terms) -> bytes:
         signed = SignatureList.from_bytes(message)
         self._check_round(signed.round_index)
         near = set(self._survivors).intersection(self.neighbours)
         self._check_known([signer for signer, _ in signed.signatures], near, "signatures")
-        statement = survivors_statement(self.round_index, self._survivors)
+        statement = terms.survivors_statement(self.round_index, self._survivors)
         for signer, signature in signed.signatures:
-            check_signature(self._known_signers[signer], signature, statement)
+            terms.check(signer, signature, statement)
         self._check_floor(1 + len(signed.signatures))
         return self._shares_for(self._survivors)
 
@@ -390,10 +421,10 @@ class Client:
     def _request(self, message: bytes) -> SurvivorList:
         request = SurvivorList.from_bytes(message)
         self._check_round(request.round_index)
-        if self._signing_key is None:
+        if self._terms is None:
             self._check_known(request.survivors, self._held, "a request for shares")
-        else:  # all of V3: of its neighbours those in V2, of others anybody it knows
-            strangers = self._known_signers.keys() - set(self.neighbours)
+        else:  # all of V3: of its neighbours those in V2, of others anybody on the roster
+            strangers = set(range(len(self._terms.roster))).difference(self.neighbours)
             known = self._held.keys() | strangers
             self._check_known(request.survivors, known, "a request for shares")
         self._expect(self.client in request.survivors, "is asked about a sum without it")

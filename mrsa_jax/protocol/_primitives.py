@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import struct
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from mrsa_jax.protocol.errors import AuthenticationError, KeyAgreementError
 from mrsa_watch._base.errors import check_count, require
 
 KEY_BYTES = 32
-_DOMAIN = b"mrsa_jax protocol v1 "
+DOMAIN = b"mrsa_jax protocol v1 "
 
 
 class Entropy:
@@ -97,7 +96,7 @@ def hkdf(secret: bytes, info: bytes, *, salt: bytes | None = None, length: int =
 
     Source: RFC 5869.
     """
-    return raw_hkdf(secret, _DOMAIN + info, salt, length)
+    return raw_hkdf(secret, DOMAIN + info, salt, length)
 
 
 def raw_hkdf(secret: bytes, info: bytes, salt: bytes | None, length: int) -> bytes:
@@ -191,17 +190,6 @@ def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except InvalidSignature as error:
         raise AuthenticationError("a signature fails its check") from error
-
-
-def survivors_statement(round_index: int, survivors: Iterable[int]) -> bytes:
-    """Return what clients sign: the round, and who is in its sum.
-
-    Examples:
-        >>> survivors_statement(1, (0, 2)) == survivors_statement(1, (0, 2, 3))
-        False
-    """
-    ids = tuple(survivors)
-    return _DOMAIN + b"survivors" + struct.pack(f"<{len(ids) + 1}I", round_index, *ids)
 
 
 @functools.cache

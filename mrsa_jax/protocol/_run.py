@@ -16,10 +16,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.round_rules import block_labels
 from mrsa_jax._core.status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
 from mrsa_jax.protocol._server import Server
+from mrsa_jax.protocol._terms import Terms
 from mrsa_jax.protocol.errors import ProtocolError
 from mrsa_jax.secagg import (
     AggregateResult,
@@ -173,6 +175,7 @@ def run(
     plan: SegmentPlan | None = None,
     contexts: Sequence[bytes] | None = None,
     consistency: bool = False,
+    blocks: ArrayLike | Sequence[int] | None = None,
 ) -> AggregateResult:
     """Run one round with real messages and real cryptography.
 
@@ -205,8 +208,13 @@ def run(
         consistency: Add the signed consistency check of Bonawitz et al. between the padded inputs
             and unmasking: the server names all of V3 to each client, each signs it, and none
             unmasks before t_i of it and its neighbours have signed the list that it signed. Each
-            client knows the others' signing keys beforehand (a PKI). Who is not in V4 is lost
-            before it signs. `network` sees the signatures as step 3, unmasking as step 4.
+            client knows the others' signing keys beforehand (a PKI), and step 0 is signed too.
+            Who is not in V4 is lost before it signs. `network` sees the signatures as step 3,
+            unmasking as step 4.
+        blocks: int[n], the number of each client's block, or T for blocks i // T, which clients
+            keep whatever the server does, with the consistency check: see `protocol.Terms`. An
+            honest server leaves out the blocks that lost a member before V3. Mates must have the
+            same neighbours and the same threshold, above half of their neighbourhood.
 
     Returns:
         The round's outcome. `total` is the sum over V3, zeros unless `status` is OK; with a plan
@@ -228,8 +236,8 @@ def run(
         sums over few or single clients (`secagg.unmasking_risk`). The consistency check ends
         that: over the complete graph with 2 t > n all who unmask have signed one list. On a
         sparse graph a client can check its own neighbourhood only: i and j who unmask have signed
-        one list if fewer than t_i + t_j clients are in Adj(i), Adj(j) or these two. Advertised
-        keys are not signed: a server that makes up clients or keys reads their shares.
+        one list if fewer than t_i + t_j clients are in Adj(i), Adj(j) or these two. Without
+        the check advertised keys are not signed: a server that makes up keys reads all shares.
 
     Raises:
         ConfigurationError: If an argument breaks a rule.
@@ -254,7 +262,7 @@ def run(
     setting = check_setting(
         inputs, adjacency, survivors, thresholds, modulus_bits, modulus, plan, round_index
     )
-    graph, script, limits, values, blocks, index = setting
+    graph, script, limits, values, sums, index = setting
     carrier = disturbed() if network is None else network
     bound = [b""] * len(graph) if contexts is None else list(contexts)
     is_bytes = len(bound) == len(graph) and all(isinstance(one, bytes) for one in bound)
@@ -262,19 +270,23 @@ def run(
     require(is_bytes, "contexts", rule, len(bound), f"{len(graph)} clients")
     digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in bound)).digest()
     digest += bytes([consistency])
+    labels = None if blocks is None else np.asarray(block_labels(blocks, len(graph)))
+    if labels is not None:
+        digest += labels.tobytes()
     seed = setting_entropy(entropy, setting.digest + digest)
     keys: dict[int, SigningKey] = {}
-    if consistency:
+    terms = None
+    if consistency or labels is not None:
         sources = [Entropy(seed, client=_SIGNERS - i) for i in range(len(graph))]
         keys = {i: SigningKey(source.draw(KEY_BYTES)) for i, source in enumerate(sources)}
-    known = {i: key.public_key for i, key in keys.items()} or None
-    server = Server(graph, limits, script[0], blocks, index, bound, known)
+        terms = Terms([key.public_key for key in keys.values()], graph, limits, labels)
+    server = Server(graph, limits, script[0], sums, index, bound, terms)
     clients = {
-        i: Client(i, np.flatnonzero(graph[i]).tolist(), int(limits[i]), values[i], blocks,
-                  index, seed, bound[i], keys.get(i), known)
+        i: Client(i, np.flatnonzero(graph[i]).tolist(), int(limits[i]), values[i], sums,
+                  index, seed, bound[i], keys.get(i), terms)
         for i in np.flatnonzero(script[0]).tolist()
     }  # fmt: skip
-    steps = STEPS_WITH_CHECK if consistency else STEPS
+    steps = STEPS if terms is None else STEPS_WITH_CHECK
     return _Round(setting, server, clients, carrier, progress, steps).play()
 
 

@@ -6,7 +6,7 @@ client is sent next. CCESA, Algorithm 1; V1..V4 are those whose messages came in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from mrsa_jax._core.status import Status
 from mrsa_jax.protocol._pads import PadSum, Unmasking
 from mrsa_jax.protocol._primitives import (
     KeyPair,
-    check_signature,
     refuse_small_order,
-    survivors_statement,
 )
 from mrsa_jax.protocol._shamir import recover
+from mrsa_jax.protocol._terms import Terms
 from mrsa_jax.protocol._wire import kind_of, limbs_of
 from mrsa_jax.protocol.errors import ForgedShareError, UnexpectedMessageError
 from mrsa_jax.protocol.messages import (
@@ -28,6 +27,8 @@ from mrsa_jax.protocol.messages import (
     ShareKeys,
     ShareList,
     SignatureList,
+    SignedKeyList,
+    SignedKeys,
     SignedSurvivors,
     SurvivorList,
     UnmaskShares,
@@ -45,7 +46,8 @@ class Server:
         survivors: bool[5, n], V0 to V4 as far as they are known.
         signed: bool[n], who signed the list of survivors in the consistency check.
         summed: bool[n], whose inputs the round sums, once Step 2 is closed: V3 less those who
-            would be alone in one of their blocks. These count as lost: of them s_i^SK is
+            would be alone in one of their blocks, and of the blocks that clients keep, those
+            that lost somebody. These count as lost: of them s_i^SK is
             recovered, never b_i, and their self pads go on hiding what they sent.
         padded_inputs: uint32[n, d], what the clients of V3 sent; zeros elsewhere.
         is_recovered: bool[n], whose secret (b_i of those summed, else s_i^SK) the shares gave
@@ -75,7 +77,7 @@ class Server:
         plan: SegmentPlan,
         round_index: int = 0,
         contexts: Sequence[bytes] | None = None,
-        known_signers: Mapping[int, bytes] | None = None,
+        terms: Terms | None = None,
     ) -> None:
         """Open step 0.
 
@@ -87,8 +89,8 @@ class Server:
             round_index: Round.
             contexts: What each client puts into the seeds of its pair pads, which the server
                 knows where it is a hash of the model that it sent; nothing if None.
-            known_signers: Each client's public signing key, for a round with the consistency
-                check: signatures of the list of survivors are collected before unmasking, and
+            terms: What the clients agreed on, for a round with the consistency check: keys are
+                signed, signatures of the list of survivors are collected before unmasking, and
                 each client is sent its neighbours'. None for a round without.
 
         Raises:
@@ -110,8 +112,9 @@ class Server:
             (MaskedInput.KIND, self._take_input),
             (UnmaskShares.KIND, self._take_unmasking),
         ]
-        self._known_signers = known_signers
-        if known_signers is not None:
+        self._terms = terms
+        if terms is not None:
+            takes[0] = (SignedKeys.KIND, self._take_keys)
             takes.insert(3, (SignedSurvivors.KIND, self._take_signature))
         self._kinds, self._takes = zip(*takes, strict=True)
         self.signed = np.zeros(n, bool)
@@ -129,7 +132,7 @@ class Server:
         self.totals = tuple(np.zeros(width, np.uint32) for width in widths)
         self.block_status = np.full(len(self._plan), Status.TOO_FEW_SURVIVORS, np.int32)
         self._inbox: dict[int, bytes] = {}
-        self._keys: dict[int, tuple[bytes, bytes]] = {}
+        self._keys: dict[int, tuple[bytes, ...]] = {}
         self._seen_keys: set[bytes] = set()
         self._mail: dict[int, list[tuple[int, bytes]]] = {}
         self._self_shares: dict[int, list[tuple[int, bytes]]] = {}
@@ -182,8 +185,9 @@ class Server:
         """Close step 0 and return `KeyList` for each client of V1."""
         self._close(0)
         both = {i: b"".join(keys) for i, keys in self._keys.items()}
+        kind = SignedKeyList if self._is_checked else KeyList
         return {
-            i: KeyList(self.round_index, tuple((j, both[j]) for j in self._near(i, 1))).to_bytes()
+            i: kind(self.round_index, tuple((j, both[j]) for j in self._near(i, 1))).to_bytes()
             for i in self._members(1)
         }
 
@@ -204,7 +208,8 @@ class Server:
         """
         self._close(2)
         v3 = self._members(3)
-        self.summed[:] = admitted(self._plan, self.survivors[3])
+        blocks = None if self._terms is None else self._terms.blocks
+        self.summed[:] = admitted(self._plan, self.survivors[3], blocks)
         lost = np.flatnonzero(self.survivors[2] & ~self.summed).tolist()
         summed = np.flatnonzero(self.summed).tolist()
         self._unmasking = Unmasking(
@@ -315,7 +320,7 @@ class Server:
 
     @property
     def _is_checked(self) -> bool:
-        return self._known_signers is not None
+        return self._terms is not None
 
     def _is_in(self, step: int, client: int) -> bool:
         here = self.signed if self._is_checked and step == 4 else self.survivors[step]
@@ -352,14 +357,18 @@ class Server:
         _expect(set(ids) == set(expected), client, "does not send the entries it should")
 
     def _take_keys(self, client: int, data: bytes) -> None:
-        message = AdvertiseKeys.from_bytes(data)
+        message = (SignedKeys if self._is_checked else AdvertiseKeys).from_bytes(data)
         self._check_sender(client, message)
-        keys = (message.channel_key, message.pad_key)
+        keys: tuple[bytes, ...] = (message.channel_key, message.pad_key)
         is_new = keys[0] != keys[1] and not self._seen_keys & set(keys)
         _expect(is_new, client, "repeats a public key")
         for key in keys:
             refuse_small_order(key)
         self._seen_keys.update(keys)
+        if self._terms is not None and isinstance(message, SignedKeys):
+            statement = self._terms.keys_statement(self.round_index, client, b"".join(keys))
+            self._terms.check(client, message.signature, statement)
+            keys += (message.signature,)
         self._keys[client] = keys
 
     def _take_shares(self, client: int, data: bytes) -> None:
@@ -383,9 +392,10 @@ class Server:
     def _take_signature(self, client: int, data: bytes) -> None:
         message = SignedSurvivors.from_bytes(data)
         self._check_sender(client, message)
-        statement = survivors_statement(self.round_index, np.flatnonzero(self.summed).tolist())
-        assert self._known_signers is not None  # else nothing takes signatures
-        check_signature(self._known_signers[client], message.signature, statement)
+        assert self._terms is not None  # else nothing takes signatures
+        summed = np.flatnonzero(self.summed).tolist()
+        statement = self._terms.survivors_statement(self.round_index, summed)
+        self._terms.check(client, message.signature, statement)
         self._signatures[client] = message.signature
 
     def _take_unmasking(self, client: int, data: bytes) -> None:

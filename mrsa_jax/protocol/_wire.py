@@ -51,7 +51,7 @@ def kind_of(data: bytes) -> int:
     check(len(data) >= HEADER_BYTES, "a message", f"is cut off after {len(data)} bytes")
     kind, version, _, _ = _HEADER.unpack_from(data)
     check(version == VERSION, "a message", f"has version {version}, not {VERSION}")
-    check(1 <= kind <= 9, "a message", f"is of unknown kind {kind}")
+    check(1 <= kind <= 11, "a message", f"is of unknown kind {kind}")
     return kind
 
 

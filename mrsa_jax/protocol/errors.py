@@ -37,5 +37,9 @@ class TooFewSurvivorsError(ProtocolError):
     """The server's list leaves fewer than two clients in a sum, or fewer than one's threshold."""
 
 
+class PartedBlockError(ProtocolError):
+    """The server's list is no union of whole blocks: its sums would part clients of one block."""
+
+
 class ForgedShareError(ProtocolError):
     """Shares that came back fit no polynomial, or not the public key that was advertised."""

@@ -1,4 +1,4 @@
-"""The protocol's seven messages and two of its consistency check, and their form on the wire.
+"""The protocol's seven messages and four of signed rounds, and their form on the wire.
 
 Little-endian. Each begins with a header of 8 bytes: kind, version, spare (uint16), round
 (uint32). Lists are ascending by id, so that every message has one encoding only; anything else
@@ -84,7 +84,7 @@ def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
     return np.concatenate(parts)
 
 
-# ---- The protocol's seven messages and two of its consistency check, and their form on the wire.
+# ---- The protocol's seven messages and four of signed rounds, and their form on the wire.
 
 SATURATED = 2**16 - 1
 Entries = tuple[tuple[int, bytes], ...]
@@ -171,7 +171,10 @@ class AdvertiseKeys(Message):
     pad_key: bytes
     KIND = 1
     WORDS = ("client",)
-    FIXED = (("channel_key", KEY_BYTES), ("pad_key", KEY_BYTES))
+    FIXED: ClassVar[tuple[tuple[str, int], ...]] = (
+        ("channel_key", KEY_BYTES),
+        ("pad_key", KEY_BYTES),
+    )
     NEEDS = f"needs two keys of {KEY_BYTES} bytes"
 
 
@@ -407,3 +410,42 @@ class SignatureList(Message):
     signatures: Entries
     KIND = 9
     LISTS = (("signatures", SIGNATURE_BYTES),)
+
+
+@dataclasses.dataclass(frozen=True)
+class SignedKeys(AdvertiseKeys):
+    """Step 0, up, of a round with the consistency check: signed keys.
+
+    Attributes:
+        round_index: Round.
+        client: Who sends.
+        channel_key: c_i^PK, 32 bytes.
+        pad_key: s_i^PK, 32 bytes.
+        signature: Ed25519, 64 bytes.
+
+    Examples:
+        >>> SignedKeys.size()
+        140
+    """
+
+    signature: bytes
+    KIND = 10
+    FIXED: ClassVar = (*AdvertiseKeys.FIXED, ("signature", SIGNATURE_BYTES))
+    NEEDS = f"needs two keys of {KEY_BYTES} bytes and a signature of {SIGNATURE_BYTES}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SignedKeyList(KeyList):
+    """Step 0, down, of a round with the consistency check: signed keys of the neighbours in V1.
+
+    Attributes:
+        round_index: Round.
+        keys: (client, channel key, pad key and signature as 128 bytes), ascending.
+
+    Examples:
+        >>> SignedKeyList.size(3)
+        408
+    """
+
+    KIND = 11
+    LISTS = (("keys", 2 * KEY_BYTES + SIGNATURE_BYTES),)

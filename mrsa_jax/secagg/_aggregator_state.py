@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int, Integer, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.round_rules import whole_blocks
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer
@@ -27,13 +28,17 @@ from mrsa_watch._base.errors import require
 
 @needs_values
 def admitted(
-    plan: SegmentPlan, sends: Bool[np.ndarray, "*rounds participants"]
+    plan: SegmentPlan,
+    sends: Bool[np.ndarray, "*rounds participants"],
+    blocks: Int[np.ndarray, " participants"] | None = None,
 ) -> Bool[np.ndarray, "*rounds participants"]:
-    """Return the largest set of senders of which no block holds exactly one.
+    """Return the largest set of senders of which no block of the plan holds exactly one.
 
     Args:
         plan: Blocks of the round.
         sends: bool[n], whose padded inputs arrived, V3; leading axes are rounds.
+        blocks: int[n], the blocks that clients keep, whose numbers say who are mates: a block
+            that lost a member is left out. Each must be within one block of the plan.
 
     Returns:
         bool[n]: V3 less those who would be alone in a block, again and again, since each who
@@ -48,7 +53,7 @@ def admitted(
     """
     # sums of ones, exact in float32, so that many rounds are two products of matrices
     members = memberships(plan, sends.shape[-1]).astype(np.float32)
-    left = np.array(sends, bool)
+    left = np.array(sends if blocks is None else whole_blocks(sends, blocks), bool)
     while True:
         with np.errstate(invalid="ignore"):  # which OpenBLAS may report of finite numbers
             lonely = left & (((left.astype(np.float32) @ members.T == 1.0) @ members) > 0.0)

@@ -206,8 +206,8 @@ def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, 
     server that lies. Clients of `protocol` refuse lists below their threshold, which ends those
     that name too few; a server that makes up a list of its own for each client still unmasks sums
     over few of them, or one (in tests: one of 10 at t = 6, six of 10 at t = 7, over the complete
-    graph), unless the round has the consistency check; one that makes up clients or their keys
-    reads their shares.
+    graph), unless the round has the consistency check; without it, one that makes up clients or
+    their keys reads their shares.
 
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.

@@ -180,28 +180,33 @@ def round_costs(
     fits = signs.dtype == np.bool_ and signs.shape == summed.shape
     require(fits, "signers", f"must be bool{list(summed.shape)}", signs.dtype, signs.shape)
     checked = _near(joined, signs.astype(np.float64)).astype(np.int64)
-    return _with_check(costs, summed, counts.near3, signs, checked)
+    return _with_check(costs, summed, counts, signs, checked)
 
 
 def _with_check(
-    costs: RoundCosts, summed: np.ndarray, near3: np.ndarray, signs: np.ndarray, near: np.ndarray
+    costs: RoundCosts, summed: np.ndarray, counts: _Counts, signs: np.ndarray, near: np.ndarray
 ) -> RoundCosts:
-    """Return a round's costs with the consistency check before the last step.
+    """Return a round's costs with signed keys, and the consistency check before the last step.
 
     The server names all who are summed to each of them; a client makes a signature and checks
-    those of its neighbours, the server checks all.
+    those of its neighbours, the server checks all: of keys, then of the list.
     """
 
     def inserted(values: np.ndarray, row: Any, axis: int = -2) -> np.ndarray:
         return np.insert(values, 3, row, axis=axis)
 
-    up, down = costs.bytes_up, costs.bytes_down.copy()
+    up, down = costs.bytes_up.copy(), costs.bytes_down.copy()
+    has_keys, shares = costs.sends[..., 0, :], costs.sends[..., 1, :]
+    up[..., 0, :] += SIGNATURE * has_keys
+    down[..., 0, :] += SIGNATURE * has_keys * counts.near1
     everybody = summed.sum(axis=-1, keepdims=True)
-    down[..., 2, :] += IDENTITY * summed * (everybody - near3 - 1)
+    down[..., 2, :] += IDENTITY * summed * (everybody - counts.near3 - 1)
     signatures = inserted(costs.client.signatures, signs)
+    signatures[..., 0, :], signatures[..., 1, :] = has_keys, shares * counts.near1
     signatures[..., 4, :] = costs.sends[..., 3, :] * near
     client = {name: inserted(getattr(costs.client, name), 0) for name in _KINDS}
     server = {name: inserted(getattr(costs.server, name), 0, -1) for name in _KINDS}
+    server["signatures"][..., 0] = has_keys.sum(axis=-1)
     server["signatures"][..., 3] = signs.sum(axis=-1)
     return RoundCosts(
         inserted(costs.sends, signs),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.protocol import Client, Server, run
+from mrsa_jax.protocol import Client, Server, Terms, run
 from mrsa_jax.protocol._primitives import SigningKey
 from mrsa_jax.protocol._run import disturbed
 from mrsa_jax.protocol.errors import MalformedMessageError, ProtocolError
@@ -19,6 +19,8 @@ from mrsa_jax.protocol.messages import (
     ShareKeys,
     ShareList,
     SignatureList,
+    SignedKeyList,
+    SignedKeys,
     SignedSurvivors,
     SurvivorList,
     UnmaskShares,
@@ -26,7 +28,7 @@ from mrsa_jax.protocol.messages import (
 from mrsa_jax.secagg import Block, segment_plan
 
 KINDS = (AdvertiseKeys, KeyList, ShareKeys, ShareList, MaskedInput, SurvivorList, UnmaskShares,
-         SignedSurvivors, SignatureList)  # fmt: skip
+         SignedSurvivors, SignatureList, SignedKeys, SignedKeyList)  # fmt: skip
 N, DIM = 5, 6
 PLAN = segment_plan(
     [Block((0, 1, 2, 3, 4), 0, 3, 2**16), Block((0, 1), 3, 6, 37), Block((2, 3, 4), 3, 6, 37)],
@@ -54,11 +56,12 @@ class Scene:
 
     def __init__(self, is_checked):
         keys = {i: SigningKey(bytes([i + 1] * 32)) for i in range(N)} if is_checked else {}
-        known = {i: key.public_key for i, key in keys.items()} or None
-        self.server = Server(GRAPH, np.full(N, 3), np.ones(N, bool), PLAN, 7, None, known)
+        roster = [key.public_key for key in keys.values()]
+        terms = Terms(roster, GRAPH, np.full(N, 3)) if is_checked else None
+        self.server = Server(GRAPH, np.full(N, 3), np.ones(N, bool), PLAN, 7, None, terms)
         self.clients = [
             Client(i, np.flatnonzero(GRAPH[i]).tolist(), 3, VALUES[i], PLAN, 7, entropy=i,
-                   signing_key=keys.get(i), known_signers=known)
+                   signing_key=keys.get(i), terms=terms)
             for i in range(N)
         ]  # fmt: skip
         self.steps = ["advertise_keys", "share_keys", "masked_input", "unmask"]
@@ -95,6 +98,7 @@ LISTS = {
     SurvivorList.KIND: (SurvivorList, "survivors"),
     UnmaskShares.KIND: (UnmaskShares, "self_shares"),
     SignatureList.KIND: (SignatureList, "signatures"),
+    SignedKeyList.KIND: (SignedKeyList, "keys"),
 }
 
 

@@ -25,6 +25,8 @@ from mrsa_jax.protocol.messages import (
     MaskedInput,
     ShareList,
     SignatureList,
+    SignedKeys,
+    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
 )
@@ -48,7 +50,8 @@ class Liar:
         if sender == SERVER:
             return self._lie(step, recipient, message)
         if step == 0:
-            self.keys[sender] = AdvertiseKeys.from_bytes(message).pad_key
+            kind = {one.KIND: one for one in (AdvertiseKeys, SignedKeys)}[message[0]]
+            self.keys[sender] = kind.from_bytes(message).pad_key
         elif step == 2:
             found = MaskedInput.from_bytes(message, ((DIM, MODULUS),))
             self.inputs[sender] = found.residues.astype(int)
@@ -192,11 +195,15 @@ FORWARDED = {
 }
 
 
+def take_any_signature(server, client, data):
+    server._signatures[client] = SignedSurvivors.from_bytes(data).signature
+
+
 @pytest.mark.parametrize("forwards", FORWARDED)
 @pytest.mark.parametrize("threshold", [6, 7])
 def test_own_lists_for_each_client_find_too_few_signatures(threshold, forwards, monkeypatch):
     """The lists that unmask without the check, by a server that checks nothing itself."""
-    monkeypatch.setattr(mj.protocol._server, "check_signature", lambda *_: None)
+    monkeypatch.setattr(mj.protocol._server.Server, "_take_signature", take_any_signature)
     liar = own_lists_for_the_victim() if threshold == 6 else own_lists_for_a_part()[0]
     told = liar.survivor_lists
     is_sent, error = FORWARDED[forwards]
@@ -329,7 +336,10 @@ def test_a_checked_round_gives_what_an_unchecked_one_does():
 
 
 def test_the_check_costs_what_is_counted_by_hand():
-    """Four clients: 76 bytes up and 12 + 68 k down, with k neighbours who signed."""
+    """Four clients: 76 bytes up and 12 + 68 k down, with k neighbours who signed.
+
+    Their keys are signed too: 64 bytes more up, and 64 more of each neighbour down.
+    """
     graph = ~np.eye(4, dtype=bool)
     graph[0, 3] = graph[3, 0] = False
     alive = np.ones((5, 4), bool)
@@ -339,8 +349,12 @@ def test_the_check_costs_what_is_counted_by_hand():
     assert costs.bytes_down[3].tolist() == [12 + 2 * 68, 12 + 3 * 68, 12 + 3 * 68, 12 + 2 * 68]
     more = costs.bytes_down[2] - plain.bytes_down[2]
     assert more.tolist() == [4, 0, 0, 4]  # all four are named, to non-neighbours too
-    assert costs.client.signatures[3:].tolist() == [[1] * 4, [2, 3, 3, 2]]
-    assert costs.server.signatures.tolist() == [0, 0, 0, 4, 0]
+    made, checked = [1] * 4, [2, 3, 3, 2]
+    assert costs.client.signatures.tolist() == [made, checked, [0] * 4, made, checked]
+    assert costs.server.signatures.tolist() == [4, 0, 0, 4, 0]
+    assert (costs.bytes_up[0] - plain.bytes_up[0]).tolist() == [64] * 4
+    assert (costs.bytes_down[0] - plain.bytes_down[0]).tolist() == [64 * k for k in checked]
+    assert (costs.bytes_up[1:3] == plain.bytes_up[1:3]).all()
     rest = [0, 1, 2, 4]
-    assert (costs.bytes_up[rest] == plain.bytes_up).all()
+    assert (costs.bytes_up[4] == plain.bytes_up[3]).all()
     assert costs.client.prg_words[rest].tolist() == plain.client.prg_words.tolist()

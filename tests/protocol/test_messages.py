@@ -41,6 +41,8 @@ MESSAGES = [
     UnmaskShares(7, 4, (), ()),
     messages.SignedSurvivors(8, 3, body(64)),
     messages.SignatureList(9, ((0, body(64)), (2, body(64, 1)))),
+    messages.SignedKeys(10, 3, body(32), body(32, 9), body(64)),
+    messages.SignedKeyList(11, ((0, body(128)), (2, body(128, 1)))),
 ]
 NAMES = [type(message).__name__ for message in MESSAGES]
 
@@ -78,7 +80,7 @@ def test_headers_are_checked(message):
     data = message.to_bytes()
     with pytest.raises(MalformedMessageError, match="has version 2, not 1"):
         read(type(message), data[:1] + b"\x02" + data[2:])
-    for kind in (0, 10, 255):
+    for kind in (0, 12, 255):
         with pytest.raises(MalformedMessageError, match=f"unknown kind {kind}"):
             read(type(message), bytes([kind]) + data[1:])
     if not isinstance(message, SurvivorList):
@@ -116,12 +118,13 @@ def test_documented_bytes_by_hand():
 def test_sizes():
     assert (messages.HEADER_BYTES, messages.SHARE_BYTES, messages.SEALED_BYTES) == (8, 36, 88)
     sizes = [76, 12 + 2 * 68, 12, 16 + 2 * 92, 16, 12 + 2 * 92, 16 + 10, 12 + 8, 20 + 3 * 40, 20]
-    sizes += [76, 12 + 2 * 68]
+    sizes += [76, 12 + 2 * 68, 140, 12 + 2 * 132]
     assert [len(message.to_bytes()) for message in MESSAGES] == sizes
     counted = [AdvertiseKeys.size(), KeyList.size(2), KeyList.size(0), messages.ShareKeys.size(2)]
     counted += [messages.ShareKeys.size(0), ShareList.size(2), MaskedInput.size(LAYOUT)]
     counted += [SurvivorList.size(2), UnmaskShares.size(2, 1), UnmaskShares.size(0, 0)]
     counted += [messages.SignedSurvivors.size(), messages.SignatureList.size(2)]
+    counted += [messages.SignedKeys.size(), messages.SignedKeyList.size(2)]
     assert counted == sizes
 
 

@@ -1,0 +1,529 @@
+"""Blocks that clients keep: twenty lies of a server, then servers that lie at random.
+
+What such a server can open is judged by exact ranks of all that it holds: the padded inputs as
+rows over the pads whose seeds it cannot recover.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.protocol import Client, Pledge, Terms, run
+from mrsa_jax.protocol._primitives import SigningKey
+from mrsa_jax.protocol._run import disturbed
+from mrsa_jax.protocol.errors import (
+    AuthenticationError,
+    PartedBlockError,
+    ProtocolError,
+    TooFewSurvivorsError,
+    UnexpectedMessageError,
+)
+from mrsa_jax.protocol.messages import (
+    ShareKeys,
+    ShareList,
+    SignatureList,
+    SignedKeyList,
+    SignedKeys,
+    SignedSurvivors,
+    SurvivorList,
+    UnmaskShares,
+)
+from mrsa_jax.secagg import Block, complete_plan, segment_plan
+
+N, T, LIMIT = 6, 2, 4
+PAIRS = np.arange(N) // T
+COMPLETE = ~np.eye(N, dtype=bool)
+EVERYBODY = np.ones((5, N), bool)
+INPUTS = np.random.default_rng(0).integers(0, 256, (N, 3))
+
+
+def signing_keys(n, salt=0):
+    return [SigningKey(bytes([i + 1, salt]) * 16) for i in range(n)]
+
+
+class Room:
+    """Clients of one round, and a server that passes on to each what it likes."""
+
+    def __init__(self, blocks=PAIRS, limit=LIMIT, graph=None, keys=None, seed=0, **changes):
+        n = len(blocks)
+        self.graph = ~np.eye(n, dtype=bool) if graph is None else graph
+        self.limit, self.blocks = limit, blocks
+        self.keys = signing_keys(n) if keys is None else keys
+        number = changes.pop("round_index", 0)
+        roster = [key.public_key for key in signing_keys(n)]
+        self.terms = Terms(roster, self.graph, np.full(n, limit), blocks, **changes)
+        plan = complete_plan(n, 1, 256)
+        self.clients = [
+            Client(i, np.flatnonzero(self.graph[i]).tolist(), limit, np.zeros(1, np.uint32), plan,
+                   number, seed * 1000 + i, b"", self.keys[i], self.terms)
+            for i in range(n)
+        ]  # fmt: skip
+        self.number, self.everybody = number, range(n)
+        self.sent = {i: client.advertise_keys() for i, client in enumerate(self.clients)}
+        self.uploads, self.lists = set(), {}
+
+    def near(self, i):
+        return np.flatnonzero(self.graph[i]).tolist()
+
+    def share(self, i, whose=None):
+        """Send i the keys of all its neighbours, or of some; take its shares."""
+        sent = {j: SignedKeys.from_bytes(self.sent[j]) for j in self.near(i)
+                if whose is None or j in whose}  # fmt: skip
+        entries = tuple((j, m.channel_key + m.pad_key + m.signature) for j, m in sent.items())
+        return self.clients[i].share_keys(SignedKeyList(self.number, entries).to_bytes())
+
+    def upload(self, i, mail, whose=None):
+        """Send i the shares that are for it, or those of some; take its input."""
+        entries = tuple((j, parcels[i]) for j, parcels in sorted(mail.items())
+                        if i in parcels and (whose is None or j in whose))  # fmt: skip
+        self.clients[i].masked_input(ShareList(self.number, entries).to_bytes())
+        self.uploads.add(i)
+
+    def until_upload(self):
+        mail = {i: dict(ShareKeys.from_bytes(self.share(i)).ciphertexts) for i in self.everybody}
+        for i in self.everybody:
+            self.upload(i, mail)
+        return self
+
+    def sign(self, i, survivors):
+        members = tuple(sorted(survivors))
+        message = SurvivorList(self.number, len(members), members).to_bytes()
+        answer = SignedSurvivors.from_bytes(self.clients[i].sign_survivors(message))
+        self.lists[i] = members
+        return answer.signature
+
+    def unmask(self, i, signatures):
+        message = SignatureList(self.number, tuple(sorted(signatures.items()))).to_bytes()
+        return UnmaskShares.from_bytes(self.clients[i].unmask(message))
+
+    def signatures(self, survivors=range(N), signers=range(1, LIMIT)):
+        return {i: self.sign(i, survivors) for i in signers}
+
+
+# --- twenty lies (EVERY_UPDATE, section 8)
+
+
+@pytest.mark.parametrize("survivors", [(0, 1, 2, 4, 5), (0, 1, 2, 3, 4)])
+def test_1_and_2_a_list_that_parts_its_own_block_or_anothers(survivors):
+    room = Room().until_upload()
+    for i in survivors:
+        with pytest.raises(PartedBlockError, match="a list parts the blocks of clients"):
+            room.sign(i, survivors)
+
+
+def test_3_two_whole_lists_to_two_halves():
+    room = Room().until_upload()
+    signed = {i: room.sign(i, range(4)) for i in (0, 1)}
+    signed |= {i: room.sign(i, range(N)) for i in (2, 3, 4, 5)}
+    for i in (0, 1):  # two of four
+        with pytest.raises(TooFewSurvivorsError):
+            room.unmask(i, {1 - i: signed[1 - i]})
+    answer = room.unmask(2, {j: signed[j] for j in (3, 4, 5)})
+    assert [owner for owner, _ in answer.self_shares] == list(range(N))
+    assert answer.key_shares == ()
+
+
+def test_4_a_second_list_to_one_client():
+    room = Room().until_upload()
+    first = room.sign(0, range(N))
+    assert room.sign(0, range(N)) == first
+    with pytest.raises(UnexpectedMessageError, match="a second, different message"):
+        room.sign(0, range(4))
+
+
+def test_5_a_forged_signature_or_one_of_another_list():
+    for signature in (bytes(64), Room().until_upload().sign(2, range(4))):
+        room = Room().until_upload()
+        signed = room.signatures()
+        room.sign(0, range(N))
+        with pytest.raises(AuthenticationError):
+            room.unmask(0, signed | {2: signature})
+
+
+@pytest.mark.parametrize("change", [{"round_index": 1}, {"session": b"another"}])
+def test_6_and_7_signatures_of_another_round_or_session(change):
+    old = Room(**change).until_upload().signatures()
+    room = Room().until_upload()
+    room.sign(0, range(N))
+    with pytest.raises(AuthenticationError):
+        room.unmask(0, old)
+
+
+def test_8_too_few_signatures():
+    room = Room().until_upload()
+    signed = room.signatures(signers=range(1, LIMIT - 1))
+    room.sign(0, range(N))
+    with pytest.raises(TooFewSurvivorsError):
+        room.unmask(0, signed)
+
+
+def test_9_signatures_of_strangers():
+    """Three blocks of two on a line: the first and the last are no neighbours."""
+    near = np.abs(PAIRS[:, None] - PAIRS) <= 1
+    graph = near & ~np.eye(N, dtype=bool)
+    ends = Room(graph=graph, limit=4, blocks=PAIRS)
+    ends.until_upload()
+    signed = {i: ends.sign(i, range(N)) for i in (1, 2, 4, 5)}
+    ends.sign(0, range(N))
+    with pytest.raises(UnexpectedMessageError, match="signatures of"):
+        ends.unmask(0, signed)
+
+
+def outcome(survivors, tamper=None, **options):
+    network = disturbed(tamper=tamper)
+    given = {"entropy": 0, "network": network, "blocks": PAIRS} | options
+    result = run(INPUTS, COMPLETE, survivors, LIMIT, 8, **given)
+    return result, [(one.step, one.client, type(one.error)) for one in network.refusals]
+
+
+def test_11_a_late_upload_takes_its_block_along():
+    survivors = EVERYBODY.copy()
+    survivors[3:, 4] = False
+    result, refused = outcome(survivors)
+    assert result.status is mj.Status.OK
+    assert result.learned.tolist() == [[True] * 4 + [False] * 2]
+    assert result.total.tolist() == (INPUTS[:4].sum(axis=0) % 256).tolist()
+    assert refused == [(3, 5, TooFewSurvivorsError)]  # it is told that it is alone
+    assert result.transcript.is_informative[:4].all()
+
+
+def test_12_keys_or_shares_withheld():
+    room = Room()
+    apart = {0: {2, 3, 4, 5}, 1: {2, 3, 4, 5}}
+    mail = {i: dict(ShareKeys.from_bytes(room.share(i, apart.get(i))).ciphertexts)
+            for i in room.everybody}  # fmt: skip
+    with pytest.raises(PartedBlockError, match=r"client 0 was sent no shares of its mates \[1\]"):
+        room.upload(0, mail)
+    room = Room()
+    mail = {i: dict(ShareKeys.from_bytes(room.share(i)).ciphertexts) for i in room.everybody}
+    with pytest.raises(PartedBlockError):
+        room.upload(0, mail, {2, 3, 4, 5})
+    room.upload(1, mail, {0, 2, 3})
+    with pytest.raises(UnexpectedMessageError, match=r"a request for shares of \[4, 5\]"):
+        room.sign(1, range(N))
+
+
+def test_13_keys_that_their_owner_did_not_sign():
+    room = Room()
+    own = SignedKeys.from_bytes(room.sent[1])
+    room.sent[1] = dataclasses.replace(own, pad_key=own.channel_key[::-1]).to_bytes()
+    with pytest.raises(AuthenticationError):
+        room.share(0)
+    for change in ({"round_index": 1}, {"session": b"another"}):
+        room, other = Room(), Room(**change)
+        room.sent[1] = dataclasses.replace(
+            SignedKeys.from_bytes(other.sent[1]), round_index=0
+        ).to_bytes()
+        with pytest.raises(AuthenticationError):
+            room.share(0)
+
+
+def line(limit=LIMIT):
+    near = np.abs(PAIRS[:, None] - PAIRS) <= 1
+    return {"graph": near & ~np.eye(N, dtype=bool), "limit": limit}
+
+
+@pytest.mark.parametrize("change", [{"blocks": PAIRS[[0, 2, 1, 3, 4, 5]]}, {"limit": 5}, line()])
+def test_14_other_terms_for_some(change):
+    """Whose keys were signed under other terms are not those of neighbours."""
+    room, other = Room(), Room(**change)
+    room.sent[1] = other.sent[1]
+    with pytest.raises(AuthenticationError):
+        room.share(0)
+
+
+def test_14_and_15_a_pledge_survives_a_restart(tmp_path):
+    terms, file = Room().terms, tmp_path / "pledge"
+    plan, key = complete_plan(N, 1, 256), signing_keys(N)[0]
+
+    def client(number, agreed=terms):
+        others = [1, 2, 3, 4, 5]
+        return Client(0, others, LIMIT, np.zeros(1, np.uint32), plan, number, None, b"", key,
+                      agreed, Pledge(file))  # fmt: skip
+
+    client(4).advertise_keys()
+    for number in (4, 3):
+        with pytest.raises(UnexpectedMessageError, match="is not above round 4"):
+            client(number).advertise_keys()
+    client(5).advertise_keys()
+    for change in ({"blocks": PAIRS[::-1]}, {"session": b"another"}, {"blocks": None},
+                   {"roster": [one.public_key for one in signing_keys(N, 1)]}):  # fmt: skip
+        with pytest.raises(UnexpectedMessageError, match="not those agreed on"):
+            client(6, dataclasses.replace(terms, **change)).advertise_keys()
+    file.write_bytes(bytes(35))
+    with pytest.raises(mj.ConfigurationError, match="36 bytes"):
+        Pledge(file)
+
+
+def test_16_segments_that_part_a_block():
+    parts = segment_plan([Block((0, 1, 2), 0, 1, 256), Block((3, 4, 5), 0, 1, 256)], N)
+    with pytest.raises(mj.ConfigurationError, match="must sum whole blocks"):
+        run(INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=parts, blocks=PAIRS, entropy=0)
+    whole = segment_plan([Block((0, 1), 0, 1, 256), Block((2, 3, 4, 5), 0, 1, 256)], N)
+    result = run(INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=whole, blocks=PAIRS, entropy=0)
+    assert [int(total[0]) for total in result.totals] == [
+        INPUTS[:2, 0].sum() % 256, INPUTS[2:, 0].sum() % 256
+    ]  # fmt: skip
+
+
+def test_17_a_list_of_one_block_alone_is_a_sum_of_t():
+    survivors = EVERYBODY.copy()
+    survivors[3:, 4:] = False
+    result, refused = outcome(survivors, blocks=[0, 0, 0, 0, 1, 1])
+    assert result.total.tolist() == (INPUTS[:4].sum(axis=0) % 256).tolist()
+    assert not refused
+
+
+def test_18_another_model_to_one_mate():
+    contexts = [b"model"] * N
+    contexts[1] = b"another"
+    result, _ = outcome(EVERYBODY, contexts=contexts)
+    assert result.status is mj.Status.OK
+    assert result.total.tolist() != (INPUTS.sum(axis=0) % 256).tolist()
+
+
+def test_19_a_client_leaves_between_signing_and_unmasking():
+    def lose(step, sender, recipient, message):
+        return [] if (step, sender) == (4, 3) else message
+
+    result, refused = outcome(EVERYBODY, lose)
+    assert result.total.tolist() == (INPUTS.sum(axis=0) % 256).tolist()
+    assert not refused
+
+
+def test_20_a_union_that_leaves_too_few():
+    room = Room().until_upload()
+    with pytest.raises(TooFewSurvivorsError):
+        room.sign(0, range(T))
+
+
+# --- terms
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"roster": [bytes(32)]}, "`roster` must hold the signing key of each client; got 1 and 6"),
+        ({"thresholds": np.full(N, 3)}, "half of a client's .*got '3 for client 0, not 4'"),
+        ({"colluders": 2}, "`thresholds` must be more than half"),
+        ({"thresholds": np.asarray([4, 5, 4, 4, 4, 4])}, "the same neighbours and the same thres"),
+        ({"blocks": np.asarray([0, 1, 0, 1, 2, 2]), "adjacency": line()["graph"]}, "`adjacency`"),
+    ],
+)
+def test_terms_that_keep_no_blocks(change, message):
+    with pytest.raises(mj.ConfigurationError, match=message):
+        dataclasses.replace(Room().terms, **change)
+
+
+def test_blocks_that_are_not_in_the_round_need_no_neighbours():
+    asked = np.arange(N) < 4
+    graph = COMPLETE & asked & asked[:, None]
+    terms = Terms([bytes(32)] * N, graph, np.full(N, 3), PAIRS)
+    assert terms.mates(5) == {4, 5}
+    one = np.arange(N) < 5  # of the last block
+    with pytest.raises(mj.ConfigurationError, match="`adjacency`"):
+        dataclasses.replace(terms, adjacency=COMPLETE & one & one[:, None])
+
+
+def test_a_client_holds_terms_of_its_own_neighbours():
+    room, plan = Room(), complete_plan(N, 1, 256)
+    for near, limit, key in (([1, 2], LIMIT, room.keys[0]), ([1, 2, 3, 4, 5], 5, room.keys[0]),
+                             ([1, 2, 3, 4, 5], LIMIT, None)):  # fmt: skip
+        with pytest.raises(mj.ConfigurationError, match="`terms` must come with `signing_key`"):
+            Client(0, near, limit, np.zeros(1, np.uint32), plan, signing_key=key, terms=room.terms)
+
+
+# --- servers that lie at random
+
+
+def rank(rows):
+    """Return the rank of a matrix of integers, exactly."""
+    left, found = [[Fraction(int(x)) for x in row] for row in rows], 0
+    for column in range(len(left[0]) if left else 0):
+        pivot = next((row for row in left if row[column]), None)
+        if pivot is None:
+            continue
+        left.remove(pivot)
+        found += 1
+        for row in left:
+            if row[column]:
+                ratio = row[column] / pivot[column]
+                row[:] = [x - ratio * y for x, y in zip(row, pivot, strict=True)]
+    return found
+
+
+def parted(room, colluders, made_up, answers):
+    """Return whether some combination of inputs that the server can open parts honest mates.
+
+    It holds the shares in the answers and all that colluders, and clients whom it made up, were
+    sent; with t of them it knows a secret. Rows are the honest inputs that it has, columns the
+    pads that it does not know. Clients in whose place it made up others are honest and sent none.
+    """
+    honest = set(room.everybody) - colluders
+    colluders = colluders | made_up
+    count = {}
+    held = [(i, owner, kinds) for i in colluders for owner in room.clients[i]._held
+            for kinds in ("b", "s")]  # fmt: skip
+    for i, answer in answers.items():
+        held += [(i, owner, "b") for owner, _ in answer.self_shares]
+        held += [(i, owner, "s") for owner, _ in answer.key_shares]
+    for _, owner, kind in set(held):
+        count[owner, kind] = count.get((owner, kind), 0) + 1
+    is_known = {what for what, shares in count.items() if shares >= room.limit}
+    rows = sorted(room.uploads - colluders)
+    unknown = {}
+    for row, i in enumerate(rows):
+        if (i, "b") not in is_known:
+            unknown[i, i] = {row: 1}
+        for j in room.clients[i]._held.keys() - {i} - colluders:
+            if not {(i, "s"), (j, "s")} & is_known:
+                unknown.setdefault((min(i, j), max(i, j)), {})[row] = 1 if i < j else -1
+    pads = [[pad.get(row, 0) for row in range(len(rows))] for pad in unknown.values()]
+    tests = [[(i == one) - (i == two) for i in rows]
+             for one, two in itertools.combinations(sorted(honest), 2)
+             if room.blocks[one] == room.blocks[two]]  # fmt: skip
+    return rank(pads + tests) > rank(pads)
+
+
+def unions(blocks, rng):
+    """Return a list of survivors: whole blocks, or now and then less one or one more."""
+    numbers = np.unique(blocks)
+    kept = rng.random(len(numbers)) < rng.choice([0.5, 0.7, 1.0])
+    here = kept[np.searchsorted(numbers, blocks)]
+    if rng.random() < 0.3:
+        here[rng.integers(len(here))] ^= True
+    return tuple(np.flatnonzero(here).tolist())
+
+
+def hostile_room(rng, seed, num_colluders, blocks=PAIRS, limit=LIMIT, graph=None):
+    """Return a room up to the inputs, of a server that withholds keys and shares at random.
+
+    One time in eight it sits in the middle: it makes up all clients but one, with keys of its own.
+    """
+    n = len(blocks)
+    keys, made_up = signing_keys(n), set()
+    colluders = set(rng.permutation(n)[:num_colluders].tolist())
+    rate = rng.choice([0.0, 0.0, 0.05, 0.3])
+    if rng.random() < 0.125:
+        victim, rate = int(rng.integers(n)), 0.0
+        keys = [keys[i] if i == victim else key for i, key in enumerate(signing_keys(n, 1))]
+        made_up = set(range(n)) - {victim}
+    room = Room(blocks, limit, graph, keys, seed)
+
+    def some():
+        return {j for j in room.everybody if rng.random() >= rate}
+
+    mail = {}
+    for i in room.everybody:
+        with contextlib.suppress(ProtocolError):
+            mail[i] = dict(ShareKeys.from_bytes(room.share(i, some())).ciphertexts)
+    for i in mail:
+        with contextlib.suppress(ProtocolError):
+            room.upload(i, mail, some())
+    return room, colluders, made_up
+
+
+def unmasked(rng, room, colluders):
+    """Ask each client for its shares by one of a few lists, and return the answers."""
+    lists = [unions(room.blocks, rng) for _ in range(int(rng.integers(1, 4)))]
+    signed, answers = {}, {}
+    for i in sorted(room.uploads - colluders):
+        room.clients[i]._answers = {step: room.clients[i]._answers[step] for step in range(3)}
+        for survivors in [lists[k] for k in rng.permutation(len(lists))]:
+            with contextlib.suppress(ProtocolError):
+                signed[i] = room.sign(i, survivors)
+                break
+    for i in signed:
+        own = room.lists[i]
+        statement = room.terms.survivors_statement(0, own)
+        near = set(room.near(i)) & set(own)
+        found = {j: room.keys[j].sign(statement) for j in near & colluders}
+        found |= {j: signed[j] for j in near & signed.keys() if room.lists[j] == own}
+        with contextlib.suppress(ProtocolError):
+            answers[i] = room.unmask(i, found)
+    return answers
+
+
+def games(rooms, seed, num_colluders, **setting):
+    """Play twelve rounds in each room; return in how many mates are parted, and some answer.
+
+    The rounds of a room differ in what is asked after the inputs came, and know nothing of each
+    other: what clients remember of it is taken from them.
+    """
+    rng, found = np.random.default_rng(seed), []
+    for number in range(rooms):
+        room, colluders, made_up = hostile_room(rng, seed + number, num_colluders, **setting)
+        for _ in range(12):
+            answers = unmasked(rng, room, colluders | made_up)
+            found.append((parted(room, colluders, made_up, answers), bool(answers)))
+    return np.sum(found, axis=0).tolist()
+
+
+def over_five_blocks():
+    """A ring of five blocks of two: each joined to its two neighbours, |N| = 6, t = 4."""
+    blocks = np.arange(10) // 2
+    apart = (blocks[:, None] - blocks) % 5
+    graph = ((apart <= 1) | (apart == 4)) & ~np.eye(10, dtype=bool)
+    return {"blocks": blocks, "limit": 4, "graph": graph}
+
+
+SETTINGS = {
+    "pairs": {},
+    "threes": {"blocks": np.arange(9) // 3, "limit": 6},
+    "ring": over_five_blocks(),
+}
+MOST = {"pairs": 1, "threes": 2, "ring": 1}  # 2 t - |N| - 1
+
+
+def test_servers_that_lie_at_random_part_no_mates():
+    found, answered = games(3, 0, MOST["pairs"])
+    assert found == 0
+    assert answered > 0
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("colluders", [0, 1, 2])
+def test_ten_thousand_servers_that_lie_part_no_mates(name, colluders):
+    found, answered = games(100, 1000 * colluders, min(colluders, MOST[name]), **SETTINGS[name])
+    assert found == 0
+    assert answered > 300
+
+
+@pytest.mark.parametrize("colluders", [{0}, {0, 1}])
+def test_10_colluders_who_sign_both_lists(colluders):
+    """Half of the others hear that the last block is lost, it hears that the second is.
+
+    Two colluders, 2 t - |N|, give each list its signatures, and shares of both kinds.
+    """
+    room = Room().until_upload()
+    lists = {i: (0, 1, 4, 5) if i > 3 else (0, 1, 2, 3) for i in range(N)}
+    signed = {i: room.sign(i, lists[i]) for i in range(N) if i not in colluders}
+    answers = {}
+    for i in signed:
+        statement = room.terms.survivors_statement(0, lists[i])
+        found = {j: signed[j] for j in signed if j != i and lists[j] == lists[i]}
+        found |= {j: room.keys[j].sign(statement) for j in colluders}
+        with contextlib.suppress(TooFewSurvivorsError):
+            answers[i] = room.unmask(i, found)
+    assert set(answers) == ({1, 2, 3} if colluders == {0} else {2, 3, 4, 5})
+    assert parted(room, colluders, set(), answers) == (colluders == {0, 1})
+
+
+def test_one_more_colluder_parts_mates():
+    found, answered = games(100, 4, MOST["pairs"] + 1)
+    assert 0 < found < answered / 10
+
+
+def test_without_whole_blocks_mates_are_parted(monkeypatch):
+    monkeypatch.setattr(Terms, "check_list", lambda *_: None)
+    assert games(3, 0, 0)[0] > 0
+
+
+def test_without_signed_keys_mates_are_parted(monkeypatch):
+    monkeypatch.setattr(Terms, "check", lambda *_: None)
+    assert games(3, 0, 0)[0] > 0
