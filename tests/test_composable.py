@@ -164,6 +164,7 @@ def graphs_rows() -> dict[str, Row]:
             lambda key, model: model.sample(key), keys, _both(graphs.erdos_renyi(N, 0.5))
         ),
         "harary().sample": _of(graphs.harary(N, 2).sample, keys),
+        "over_blocks().sample": _of(graphs.over_blocks(graphs.harary(N, 2), 2).sample, keys),
         "random_regular().sample": _of(graphs.random_regular(N, 2).sample, keys),
     }
 

@@ -118,7 +118,7 @@ def whole_blocks(here: Any, labels: Any, sizes: Any = None) -> Any:
     `labels` are the numbers of their blocks; `sizes` how many clients those blocks have, where
     not all of them are among the n.
     """
-    mates = labels[:, None] == labels
+    mates = labels[:, None] == labels[None, :]
     if sizes is None:
         sizes = mates.sum(axis=1)
     return here & ((mates & here[..., None, :]).sum(axis=-1) == sizes)

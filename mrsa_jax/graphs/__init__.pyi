@@ -10,6 +10,7 @@ from ._models import (
     complete as complete,
     erdos_renyi as erdos_renyi,
     harary as harary,
+    over_blocks as over_blocks,
     random_regular as random_regular,
 )
 from ._secagg_plus import secagg_plus_parameters as secagg_plus_parameters

@@ -9,6 +9,7 @@ thousand sequential ones. SecAgg+ (Bell et al., CCS 2020) may use any graph of t
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device, pytree
 from mrsa_jax._core.streams import client_words, fold, happens, pair_words, threshold
-from mrsa_jax.graphs._lists import check_num_clients
+from mrsa_jax.graphs._lists import GraphModel, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
 
 # ---- The complete graph of SecAgg and the Erdős-Rényi graph of CCESA.
@@ -344,3 +345,62 @@ def _free(
         named = named.at[code].add(1)
     own = (named[codes[0]] == 1) & (named[codes[1]] == 1) & (new[0] != new[1])
     return own & own[mate]
+
+
+# ---- A graph whose vertices are blocks of clients.
+
+
+@pytree
+class OverBlocks:
+    """A graph over blocks, each vertex blown up to its clients; built by `over_blocks`.
+
+    Attributes:
+        graph: The graph over blocks.
+        block_size: T (static).
+    """
+
+    graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
+    block_size: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def num_clients(self) -> int:
+        """Return n, the clients of all blocks."""
+        return int(self.graph.num_clients) * self.block_size
+
+    @jax.jit
+    def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
+        """Return the graph in which mates, and clients of joined blocks, are joined."""
+        blocks = jax.lax.iota(jnp.int32, self.num_clients) // self.block_size
+        near = self.graph.sample(key)[blocks[:, None], blocks[None, :]]
+        mates = blocks[:, None] == blocks[None, :]
+        return (near | mates) & ~jnp.eye(self.num_clients, dtype=jnp.bool_)
+
+
+def over_blocks(graph: GraphModel, block_size: int | np.integer) -> OverBlocks:
+    """Return a graph over blocks of T clients, i // T that of client i, in place of one of clients.
+
+    Mates are joined to each other and share all neighbours. That is what blocks need which clients
+    keep on a sparse graph (`protocol.run(..., blocks=)`): joining mates in any other sparse graph
+    is not enough for a server that lies.
+
+    Args:
+        graph: The graph over blocks, e.g. `harary(num_blocks, degree)`.
+        block_size: T, at least 1.
+
+    Returns:
+        The model, a pytree of n = T times the graph's vertices; with k neighbours of each block,
+        every client has T (k + 1) - 1.
+
+    Raises:
+        ConfigurationError: If T is no integer from 1 on, there would be too many clients, or
+            `graph` is no model.
+
+    Examples:
+        >>> over_blocks(harary(5, 2), 3).sample(jax.random.key(0)).sum(1).tolist() == [8] * 15
+        True
+    """
+    is_graph = isinstance(graph, GraphModel)
+    require(is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.harary(n, k)`", graph)
+    size = check_integer(block_size, "block_size", 1)
+    check_num_clients(int(graph.num_clients) * size)
+    return OverBlocks(graph, size)

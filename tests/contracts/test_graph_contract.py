@@ -24,6 +24,9 @@ MODELS: dict[str, list[Row]] = {
         lambda: (graphs.harary(N, 4), graphs.harary(N, 8)),
         lambda: (graphs.harary(8, 3), graphs.harary(8, 0)),
     ],
+    "over_blocks": [
+        lambda: tuple(graphs.over_blocks(graphs.harary(5, k), 2) for k in (2, 4)),
+    ],
     # of equal sizes there are no numbers to change: k is the size of a list
     "random_regular": [
         lambda: (graphs.random_regular(N, 4), graphs.random_regular(N, 4)),

@@ -15,7 +15,14 @@ from scipy import stats
 
 from mrsa_jax import ConfigurationError
 from mrsa_jax._core.streams import as_key, trial_key
-from mrsa_jax.graphs import complete, erdos_renyi, harary, is_connected, random_regular
+from mrsa_jax.graphs import (
+    complete,
+    erdos_renyi,
+    harary,
+    is_connected,
+    over_blocks,
+    random_regular,
+)
 from mrsa_jax.graphs._models import _switch_pairs
 
 FALSE_FAILURE = 1e-6
@@ -35,6 +42,9 @@ def _graphs(model: Any, count: int, seed: int = 1) -> np.ndarray:
         (complete, (0,), r"`num_clients` must lie in \[1, 92681\]; got 0"),
         (complete, (2.0,), "`num_clients` must be an integer; got 2.0"),
         (complete, (True,), "`num_clients` must be an integer; got True"),
+        (over_blocks, (5, 2), "`graph` must be a `GraphModel`"),
+        (over_blocks, (complete(5), 0), "`block_size` must be at least 1"),
+        (over_blocks, (complete(5), 20_000), "`num_clients` must lie in"),
         (erdos_renyi, (-1, 0.5), "`num_clients` must lie in"),
         (erdos_renyi, (100_000, 0.5), "`num_clients` must lie in"),
         (erdos_renyi, (3, -0.1), r"`connection_probability` must lie in \[0, 1\]; got -0.1"),
@@ -239,3 +249,13 @@ def _cubic_graphs(n: int) -> list[np.ndarray]:
 
     extend(np.zeros((n, n), int), 0)
     return found
+
+
+def test_mates_share_one_closed_neighbourhood() -> None:
+    for drawn, base in zip(
+        _graphs(over_blocks(erdos_renyi(6, 0.5), 3), 20),
+        _graphs(erdos_renyi(6, 0.5), 20),
+        strict=True,
+    ):
+        closed = drawn | np.eye(18, dtype=bool)
+        assert np.array_equal(closed, np.kron(base | np.eye(6, dtype=bool), np.ones((3, 3), bool)))
