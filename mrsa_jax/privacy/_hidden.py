@@ -6,17 +6,19 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64
 
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._covariances import kernel_of
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
 from mrsa_jax.privacy._noise import check_noise, check_spread
-from mrsa_jax.privacy._updates import hidden_updates
+from mrsa_jax.privacy._updates import hidden_updates, traced_updates
 from mrsa_watch._base.errors import check_number, require
 
 # ---- Among how many clients each is hidden, where floats do not know it: integers and enclosures.
@@ -193,14 +195,16 @@ def hidden_among(
         `vmap` or `shard_map` an array of JAX's, computed in float64 and rounded to float32 unless
         64-bit types are on; ranks and exposures are then those of two primes that never change.
         With `each_round` `[..., rounds, clients]`, NaN where a client is in no sum of the round.
-        Where updates drift, to six digits, NaN where floats know fewer.
+        Where updates drift, to six digits, NaN where floats know fewer. `memory` and `share` may
+        be traced numbers, as in `jax.vmap(lambda rho: hidden_among(P, memory=rho))(rhos)`; where
+        both are exactly 1 what comes out is NaN.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
             empty one, `noise` is negative, of another size or no covariance, `spread` is not
             positive, or the coalition has everybody; if `memory` or `share` is out of range, or R
-            is singular but for sums of one round (an eigenvalue below 1e-7) without noise; if
-            updates drift and P is traced.
+            is singular but for sums of one round (an eigenvalue below 1e-7) without noise; if it
+            is 1 between two rows, and P is traced.
 
     Examples:
         >>> hidden_among([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).round(6).tolist()
@@ -238,23 +242,31 @@ def hidden_among(
     return without_members(found, coalition)
 
 
-def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | None:
+def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
     """Return R; None where updates never change, which needs no matrix of all rounds."""
     if type(memory) in (int, float) and memory == 1 and share == 1:
         return None
+    if is_traced(memory, share):
+        with jax.enable_x64(True):
+            lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
+            rho, lasting = jnp.asarray(memory, jnp.float64), jnp.asarray(share, jnp.float64)
+            return jnp.where(lags == 0, 1.0, lasting * rho ** lags.astype(np.float64))
     kernel = kernel_of(memory, rounds, share)
     return None if (kernel == 1).all() else kernel
 
 
 def _of_updates(
-    array: Any, kernel: np.ndarray, noise: Any, spread: Any, how: str
-) -> Float64[np.ndarray, ...]:
+    array: Any, kernel: Any, noise: Any, spread: Any, how: str
+) -> Float64[np.ndarray | Array, ...]:
     """Return `hidden_updates` of histories with any leading axes."""
-    require(not is_traced(array), "memory", "must be 1 inside a JAX transformation")
     *lead, rounds, clients = array.shape
-    checked = check_noise(noise, rounds)
-    stacked = np.asarray(array).reshape(-1, rounds, clients)
-    found = hidden_updates(stacked, kernel, check_spread(spread), checked, how)
+    given = kernel, check_spread(spread), check_noise(noise, rounds), how
+    if is_traced(array, kernel):
+        alone = is_traced(kernel) or ((kernel == 1) == np.eye(rounds)).all()
+        require(alone, "memory", "must not be 1 between rows inside a JAX transformation")
+        inside = traced_updates(on_device(array).reshape(-1, rounds, clients), *given)
+        return inside.reshape(*lead, *inside.shape[1:])
+    found = hidden_updates(np.asarray(array).reshape(-1, rounds, clients), *given)
     return found.reshape(*lead, *found.shape[1:])
 
 
@@ -314,7 +326,8 @@ def hidden_among_trajectory(
     found: Any
     if kernel is not None:
         found = _of_updates(array, kernel, noise, spread, "sums")
-        found = found if quantiles is None else quantiles_of(1 / found, quantiles, np)
+        library: Any = jnp if is_traced(found) else np
+        found = found if quantiles is None else quantiles_of(1 / found, quantiles, library)
     else:
         found = among(array, noise_root(noise, spread, array), quantiles=quantiles,
                       last_only=False)  # fmt: skip

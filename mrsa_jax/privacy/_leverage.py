@@ -183,7 +183,7 @@ def _chunk(
             by_blocks = _ROUNDINGS * rounds < 1e-2 * _NOISY_KNOWN * share
         found = _shares(rows, is_new, is_sure, exposed_from, noise, by_blocks, tile, quantiles,
                         last_only, of_rest)  # fmt: skip
-        return _rounded(found, precision, quantiles is not None)
+        return rounded(found, precision, quantiles is not None)
 
 
 @one_program
@@ -194,7 +194,7 @@ def _rises(ranks: Array, also: Array | None = None) -> Array:
 
 
 @functools.partial(one_program, static_argnums=(1, 2))
-def _rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
+def rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
     """Round so that only what is exactly 1 stays 1."""
     rounded = found.astype(precision)
     beside = np.nextafter(precision.type(1), precision.type(2 if is_hidden else 0))

@@ -12,10 +12,15 @@ q sums alone: what each further sum tells comes for nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jaxtyping import Array, Float64
 
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once
 from mrsa_jax.privacy._covariances import (
     covariances,
@@ -25,24 +30,21 @@ from mrsa_jax.privacy._covariances import (
     noise_of,
     participations,
 )
+from mrsa_jax.privacy._leverage import rounded
+from mrsa_jax.privacy.solver import column_codes
 
 _ROUNDING = 2.0**-53
 _MOST_ERROR = 5e-7  # of a share, relative to it: six digits
 _ABOVE = np.nextafter(1.0, 2.0)
 
 
-class _Client(NamedTuple):
+class _Clients(NamedTuple):
     """Some clients of one history: what each of their own rounds' updates gives away."""
 
-    clients: slice
+    clients: np.ndarray
     places: np.ndarray  # rows `[clients, own rounds]`; what stands beside a weight of 0 is none
     is_own: np.ndarray
-    shares: np.ndarray  # after each sum `[clients, sums, own rounds]`
-    least: float  # the smallest share of which floats know enough digits
-
-    def known(self, shares: np.ndarray) -> np.ndarray:
-        """Return shares, nan where they are too small for floats to know them."""
-        return np.where((shares > 0) & (shares < self.least), np.nan, shares)
+    shares: np.ndarray  # `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`
 
 
 def hidden_updates(
@@ -73,8 +75,12 @@ def hidden_updates(
     is_kept, exposed = decided(histories, kernel, is_noisy)
     found = np.zeros((count, clients) if how == "last" else histories.shape)
     for own, history, kept in zip(found, histories, is_kept, strict=True):
-        for part in _shares(history, kernel, covariance, kept):
-            _take(own, part, how)
+        # clients of one column are hidden alike, so each column is looked at once
+        _, one, owner = np.unique(column_codes(history), return_index=True, return_inverse=True)
+        columns, own_found = history[:, one], np.zeros((*own.shape[:-1], len(one)))
+        for part, known in _shares(history, columns, kernel, covariance, kept, how):
+            _take(own_found, part, known, how)
+        own[:] = own_found[..., owner]
     if how == "last":
         is_known = exposed.any(axis=1)
     elif how == "sums":
@@ -96,44 +102,52 @@ def _over_round(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     return np.asarray(largest[:, time])
 
 
-def _take(found: np.ndarray, part: _Client, how: str) -> None:
-    """Write what is said of some clients."""
-    own = np.where(part.is_own, part.shares[:, -1], 0.0)
-    if how == "last":
-        found[part.clients] = part.known(own.max(axis=1))
-    elif how == "rounds":
-        for shares, at, is_own, client in zip(part.known(own), part.places, part.is_own,
-                                              range(*part.clients.indices(found.shape[1])),
-                                              strict=True):  # fmt: skip
-            found[at[is_own], client] = shares[is_own]
-    else:
+def _take(found: np.ndarray, part: _Clients, least: float, how: str) -> None:
+    """Write what is said of some clients; nan where a share is too small for floats to know it."""
+    shares = part.shares
+    if how == "sums":
         sums = np.arange(len(found))[:, None]
         is_past = part.is_own[:, None, :] & (part.places[:, None, :] <= sums)
-        found[:, part.clients] = part.known(np.where(is_past, part.shares, 0.0).max(axis=2)).T
+        shares = np.where(is_past, shares, 0.0).max(axis=2)
+    elif how == "last":
+        shares = np.where(part.is_own, shares, 0.0).max(axis=1)
+    told = np.where((shares > 0) & (shares < least), np.nan, shares)
+    if how == "rounds":
+        client, place = np.nonzero(part.is_own)
+        found[part.places[client, place], part.clients[client]] = told[client, place]
+    else:
+        found[..., part.clients] = told.T
 
 
 def _shares(
-    history: np.ndarray, kernel: np.ndarray, covariance: np.ndarray, is_kept: np.ndarray
-) -> Iterator[_Client]:
-    """Yield the shares of a history's updates, a few clients at a time."""
-    rounds, clients = history.shape
+    history: np.ndarray, columns: np.ndarray, kernel: np.ndarray, covariance: np.ndarray,
+    is_kept: np.ndarray, how: str,
+) -> Iterator[tuple[_Clients, float]]:  # fmt: skip
+    """Yield the shares of columns of a history, those of many rounds first, and the least told."""
+    rounds = len(history)
     rows, kept = history[None], is_kept[None]
     exponents = exponents_of(rows)
     (whole,) = covariances(grams_of(rows, exponents), exponents, covariance, kept, kernel)
     scales = 1 / np.sqrt(np.diagonal(whole))
-    ratios = whole * scales[:, None] * scales
-    inverse, error, least = _inverse_root(ratios)
-    ((places,), (weights,)) = participations(rows, exponents, kept)
-    most = places.shape[1]
-    step = at_once("leverage", 8 * 4 * most * (rounds + most))
-    for start in range(0, clients, step):
-        at, weight = places[start : start + step], weights[start : start + step]
-        own = kernel[at[:, :, None], at[:, None, :]] * (weight * scales[at])[:, :, None]
-        seen = inverse[:, at].swapaxes(0, 1) @ own  # L^-1 c of each own round
-        shares = np.cumsum(seen * seen, axis=1)
+    inverse, error, least = _inverse_root(whole * scales[:, None] * scales)
+    lines = np.ascontiguousarray(inverse.T)
+    sizes = np.count_nonzero(columns[is_kept], axis=0)
+    order = np.argsort(-sizes, kind="stable")
+    start = 0
+    while start < len(order):
+        most = int(sizes[order[start]]) + 7
+        step = at_once("leverage", 8 * 4 * most * (rounds + most))
+        clients = order[start : start + step]
+        start += step
+        ((places,), (weights,)) = participations(columns[None, :, clients], exponents, kept)
+        own = kernel[places[:, :, None], places[:, None, :]]
+        own *= (weights * scales[places])[:, :, None]
+        seen = lines[places].swapaxes(1, 2) @ own  # L^-1 c of each own round
+        np.square(seen, out=seen)
+        shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
         if not error <= _MOST_ERROR:
             shares[:] = np.nan
-        yield _Client(slice(start, start + len(at)), at, weight != 0, shares, least)
+        yield _Clients(clients, places, weights != 0, shares), least
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -146,9 +160,72 @@ def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
     from scipy.linalg import solve_triangular
 
     rounds = len(ratios)
-    least = float(np.linalg.eigvalsh(ratios)[0]) - rounds * _ROUNDING
-    if least <= 0:  # above it the factor exists
+    smallest = float(np.linalg.eigvalsh(ratios)[0]) - rounds * _ROUNDING
+    if smallest <= 0:  # above it the factor exists
         return np.zeros_like(ratios), np.inf, 0.0
     inverse = solve_triangular(np.linalg.cholesky(ratios), np.eye(rounds), lower=True)
-    error = (3 * rounds * (rounds + 1) + 8 * rounds) * _ROUNDING / least
-    return inverse, error, 4 * _ROUNDING * float(np.sqrt(rounds / least)) / _MOST_ERROR
+    return inverse, *_errors(rounds, smallest, np)
+
+
+def _errors(rounds: int, smallest: Any, library: Any) -> tuple[Any, Any]:
+    """Return e, and the smallest share to be told, by q or less."""
+    error = (3 * rounds * (rounds + 1) + 8 * rounds) * _ROUNDING / smallest
+    least = 4 * _ROUNDING * library.sqrt(rounds / smallest) / _MOST_ERROR
+    return error, least
+
+
+# ---- inside a JAX transformation: all rounds of all clients, one round after another
+
+
+def traced_updates(
+    histories: Array, kernel: np.ndarray | Array, spread: float, noise: np.ndarray | None, how: str
+) -> Array:
+    """Return `hidden_updates` of histories or of a kernel that are traced, R = 1 in no two rows.
+
+    rounds^3 clients products, as which rounds are a client's own is not known.
+    """
+    is_noisy, covariance = noise_of(noise, histories.shape[1], spread)
+    precision = jax.dtypes.canonicalize_dtype(np.float64)
+    with jax.enable_x64(True):
+        R, omega = on_device(kernel, jnp.float64), on_device(covariance, jnp.float64)
+        rows = jnp.asarray(histories, jnp.float64)
+        found = jax.vmap(lambda own: _traced_shares(own, R, omega, is_noisy, how))(rows)
+        return rounded(found, precision, is_hidden=True)
+
+
+def _traced_shares(
+    P: Float64[Array, "rounds clients"], R: Array, omega: Array, is_noisy: np.ndarray, how: str
+) -> Array:
+    is_in, rounds = P != 0, len(P)
+    is_kept = is_in.any(axis=1) | is_noisy
+    whole = jnp.where(is_kept[:, None] & is_kept[None], P @ P.T * R + omega, jnp.eye(rounds))
+    scales = lax.rsqrt(jnp.diagonal(whole))
+    ratios = whole * scales[:, None] * scales[None]
+    smallest = jnp.linalg.eigvalsh(ratios)[0] - rounds * _ROUNDING
+    error, least = _errors(rounds, smallest, jnp)
+    error = jnp.where(((R == 1) & ~np.eye(rounds, dtype=np.bool_)).any(), jnp.inf, error)
+    inverse = lax.linalg.triangular_solve(
+        jnp.linalg.cholesky(ratios), jnp.eye(rounds), left_side=True, lower=True
+    )
+    weights = P * scales[:, None]
+
+    def one_round(worst: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        kernel, own, row = step
+        seen = (inverse @ (weights * kernel[:, None])) ** 2
+        shares = jnp.where(own, seen.sum(axis=0), 0.0)
+        if how == "sums":
+            is_past = own[None] & (jnp.arange(rounds) >= row)[:, None]
+            shares = jnp.where(is_past, jnp.cumsum(seen, axis=0), 0.0)
+        shares = jnp.where((shares > 0) & ((shares < least) | ~(error <= _MOST_ERROR)),
+                           jnp.nan, shares)  # fmt: skip
+        return jnp.maximum(worst, shares), shares
+
+    nothing = jnp.zeros(P.shape if how == "sums" else P.shape[1:])
+    worst, each = lax.scan(one_round, nothing, (R, is_in, jnp.arange(rounds)))
+    exposed = is_in & (is_in.sum(axis=1, keepdims=True) == 1) & ~is_noisy[:, None]
+    if how == "last":
+        exposed = exposed.any(axis=0)
+    elif how == "sums":
+        exposed = lax.associative_scan(jnp.logical_or, exposed)
+    hidden = jnp.where(exposed, 1.0, jnp.maximum(1 / (each if how == "rounds" else worst), _ABOVE))
+    return jnp.where(is_in, hidden, jnp.nan) if how == "rounds" else hidden

@@ -69,7 +69,8 @@ def _pytest(tree: pathlib.Path, arguments: list[str], limit: float) -> tuple[int
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         os.chdir(tree)
-        os.environ["PYTHONPATH"] = sys.path[0] = str(tree)
+        sys.path[:1] = str(tree), str(tree / "watch")
+        os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
         # what is imported is compiled once for all mutants, beside the copies
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         sys.dont_write_bytecode = False

@@ -7,6 +7,7 @@ import pathlib
 from fractions import Fraction
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -178,6 +179,37 @@ def test_trajectories_are_histories_cut_short() -> None:
         np.testing.assert_allclose(np.asarray(worst)[..., 0], expected, rtol=1e-9)
         whole = np.minimum(whole, 1e9)
         assert (np.diff(whole, axis=1) <= 1e-9).all()
+
+
+def test_inside_transformations_it_is_the_same() -> None:
+    P = (np.random.default_rng(6).random((4, 6, 5)) < 0.4).astype(np.int32)
+    P[0, :, 1] = 0  # in no sum: inf
+    P[1, 2] = [0, 1, 0, 0, 0]  # alone: exactly 1
+
+    def all_of(rows: Any, memory: Any) -> list[Any]:
+        drift: dict[str, Any] = {"memory": memory, "share": 0.75, "noise": [0.5, 0, 0, 0, 0, 0]}
+        return [
+            hidden_among(rows, **drift),
+            hidden_among(rows, each_round=True, **drift),
+            hidden_among_trajectory(rows, **drift),
+            hidden_among_trajectory(rows, quantiles=(0.0, 0.5), **drift),
+        ]
+
+    memories = np.asarray([0.0, 0.5, 0.96875])
+    inside = jax.jit(jax.vmap(lambda rho: jax.vmap(lambda p: all_of(p, rho))(P)))(memories)
+    for k, memory in enumerate(memories):
+        for expected, found in zip(all_of(P, memory), inside, strict=True):
+            np.testing.assert_allclose(found[k], expected, rtol=1e-6)
+            assert np.array_equal(found[k] == 1, expected == 1)
+    with pytest.raises(mj.ConfigurationError, match="`memory` must not be 1 between rows"):
+        jax.jit(lambda p: hidden_among(p, memory=np.kron(np.eye(3), np.ones((2, 2)))))(P)
+
+
+def test_memories_are_traced() -> None:
+    memories = np.asarray([0.5, 1.0])
+    found = jax.vmap(lambda rho: hidden_among(A, memory=rho))(memories)
+    np.testing.assert_allclose(found[0], hidden_among(A, memory=0.5), rtol=1e-6)
+    assert np.isnan(found[1]).all()  # ranks decide where nothing changes, and they are not asked
 
 
 def test_updates_that_never_change_are_the_worst_of_all_drifts_and_fresh_ones_the_best() -> None:
