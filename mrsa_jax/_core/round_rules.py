@@ -120,8 +120,54 @@ def whole_blocks(here: Any, labels: Any, sizes: Any = None) -> Any:
     """
     mates = labels[:, None] == labels[None, :]
     if sizes is None:
-        sizes = mates.sum(axis=1)
-    return here & ((mates & here[..., None, :]).sum(axis=-1) == sizes)
+        sizes = mates.sum(axis=1, dtype=np.int32)
+    return here & ((mates & here[..., None, :]).sum(axis=-1, dtype=np.int32) == sizes)
+
+
+class Kept(NamedTuple):
+    """What clients who keep blocks leave of a round.
+
+    Attributes:
+        survivors: bool[5, n], V0 to V4: V3 are those whose inputs the server lists.
+        sent: bool[n], whose inputs arrived.
+    """
+
+    survivors: Array
+    sent: Array
+
+
+def kept_blocks(
+    policy: str,
+    adjacency: Bool[Array, "n n"],
+    survivors: Bool[Array, "5 n"],
+    thresholds: Int32[Array, " n"],
+    labels: Int32[Array, " n"],
+    everyone: Int32[Array, " clients"],
+) -> Kept:
+    """Return a round of clients who send and unmask as `protocol.Terms` says, whatever is listed.
+
+    The policy is the server's: a list that parts a block is refused by all. So are thresholds of
+    no more than half of a neighbourhood, and graphs over which mates have different neighbours.
+    """
+    closed, most = adjacency | jnp.eye(len(labels), dtype=jnp.bool_), everyone.shape[0]
+
+    def holders(here: Array) -> Array:
+        return jnp.sum(closed & here[None, :], axis=1, dtype=jnp.int32)
+
+    ones = closed.astype(jnp.float32)  # sums of ones, exact in float32
+    common = (ones @ ones.T).astype(jnp.int32)
+    size = jnp.diagonal(common)
+    sizes = jnp.zeros(most, jnp.int32).at[everyone].add(1)[labels]
+    mates = (labels[:, None] == labels[None, :]) & survivors[0][:, None] & survivors[0][None, :]
+    alike = (common == size[:, None]) & (thresholds[:, None] == thresholds[None, :])
+    fits = (alike | ~mates).all(axis=1) & (thresholds > size // 2)
+    enough = (holders(survivors[2]) >= thresholds) | (holders(survivors[1]) < thresholds)
+    sent = survivors[_V3] & enough & fits & whole_blocks(survivors[2], labels, sizes)
+    listed = kept_by(policy, survivors.at[_V3].set(sent), labels, most)
+    is_whole = (whole_blocks(listed, labels, sizes) == listed).all()
+    signs = survivors[_V4] & listed & is_whole & (holders(listed) >= thresholds)
+    answers = signs & (holders(signs) >= thresholds)
+    return Kept(survivors.at[_V3].set(listed).at[_V4].set(answers), sent)
 
 
 def check_policy(name: Any, argument: str = "policy") -> str:

@@ -19,7 +19,7 @@ from mrsa_jax._core.round_rules import whole_blocks
 from mrsa_jax.protocol._primitives import DOMAIN, check_signature
 from mrsa_jax.protocol.errors import PartedBlockError, UnexpectedMessageError
 from mrsa_jax.secagg import SegmentPlan
-from mrsa_jax.secagg._aggregator_state import memberships
+from mrsa_jax.secagg._aggregator_state import check_blocks, check_plan
 from mrsa_watch._base.errors import require
 from mrsa_watch._register import write_private
 
@@ -66,20 +66,8 @@ class Terms:
         n = len(self.adjacency)
         require(len(self.roster) == n, "roster", "must hold the signing key of each client",
                 len(self.roster), n)  # fmt: skip
-        if self.blocks is None:
-            return
-        closed = self.adjacency | np.eye(n, dtype=bool)
-        mates = self.blocks[:, None] == self.blocks
-        asked = (mates & self.adjacency.any(axis=1)).any(axis=1)  # blocks of the round
-        own = np.column_stack([closed, self.thresholds])[asked]
-        first = np.argmax(mates[np.ix_(asked, asked)], axis=1)
-        rule = "must give the clients of a block the same neighbours and the same threshold"
-        require(bool((own == own[first]).all()), "adjacency", rule)
-        least = (closed.sum(axis=1) + self.colluders) // 2 + 1
-        short = np.flatnonzero(asked & (self.thresholds < least))[:1]
-        rule = "must be more than half of a client's neighbourhood and the colluders in it"
-        found = [f"{self.thresholds[i]} for client {i}, not {least[i]}" for i in short]
-        require(not found, "thresholds", rule, *found)
+        if self.blocks is not None:
+            check_blocks(self.blocks, self.adjacency, self.thresholds, self.colluders)
 
     @functools.cached_property
     def lasting(self) -> bytes:
@@ -103,9 +91,7 @@ class Terms:
     def check_plan(self, plan: SegmentPlan) -> None:
         """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
         if self.blocks is not None:
-            members = memberships(plan, len(self.blocks))
-            same = bool((whole_blocks(members, self.blocks) == members).all())
-            require(same, "plan", "must sum whole blocks in each of its own", self.blocks.tolist())
+            check_plan(self.blocks, plan)
 
     def check_list(self, survivors: Iterable[int]) -> None:
         """Raise `PartedBlockError` unless a list is a union of whole blocks, everybody's."""

@@ -70,11 +70,45 @@ def memberships(plan: SegmentPlan, participants: int) -> Bool[np.ndarray, "block
     return members
 
 
+def check_blocks(
+    blocks: Int[np.ndarray, " n"],
+    adjacency: Bool[np.ndarray, "n n"],
+    thresholds: Integer[np.ndarray, " n"],
+    colluders: int = 0,
+) -> None:
+    """Check that clients can keep blocks over a graph; those without neighbours are not in it.
+
+    Raises:
+        ConfigurationError: If mates have different neighbours or thresholds, or a threshold is
+            below floor((|Adj(i)| + 1 + colluders) / 2) + 1.
+    """
+    closed = adjacency | np.eye(len(adjacency), dtype=bool)
+    mates = blocks[:, None] == blocks
+    asked = (mates & adjacency.any(axis=1)).any(axis=1)
+    own = np.column_stack([closed, thresholds])[asked]
+    first = np.argmax(mates[np.ix_(asked, asked)], axis=1)
+    rule = "must give the clients of a block the same neighbours and the same threshold"
+    require(bool((own == own[first]).all()), "adjacency", rule)
+    least = (closed.sum(axis=1) + colluders) // 2 + 1
+    short = np.flatnonzero(asked & (thresholds < least))[:1]
+    rule = "must be more than half of a client's neighbourhood and the colluders in it"
+    found = [f"{thresholds[i]} for client {i}, not {least[i]}" for i in short]
+    require(not found, "thresholds", rule, *found)
+
+
+def check_plan(blocks: Int[np.ndarray, " n"], plan: SegmentPlan) -> None:
+    """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
+    members = memberships(plan, len(blocks))
+    same = bool((whole_blocks(members, blocks) == members).all())
+    require(same, "plan", "must sum whole blocks in each of its own", blocks.tolist())
+
+
 def heeded(
     plan: SegmentPlan,
     adjacency: Bool[np.ndarray, "n n"],
     survivors: Bool[np.ndarray, "5 n"],
     thresholds: ArrayLike,
+    blocks: Int[np.ndarray, " n"] | None = None,
 ) -> Bool[np.ndarray, "5 n"]:
     """Return V0 to V4 less those who refuse what an honest server tells them.
 
@@ -88,6 +122,8 @@ def heeded(
         adjacency: bool[n, n].
         survivors: bool[5, n], who is there at each step.
         thresholds: t_i, one or int[n].
+        blocks: int[n], the blocks that clients keep: a client sends nothing unless all its mates
+            are in V2, and the server sums whole blocks.
 
     Returns:
         bool[5, n]: V3 are those who send, and in V4 is nobody who is not summed (`admitted`).
@@ -101,7 +137,9 @@ def heeded(
     alive = survivors.copy()
     asked, shared = (holders(adjacency, alive[step]) for step in (1, 2))
     alive[3] &= (shared >= thresholds) | (asked < thresholds)
-    summed = admitted(plan, alive[3])
+    if blocks is not None:
+        alive[3] &= whole_blocks(alive[2], blocks)
+    summed = admitted(plan, alive[3], blocks)
     alive[4] &= summed & (holders(adjacency, summed) >= thresholds)
     return alive
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax import graphs
 from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.round_rules import block_labels
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK, Status
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.modular.shamir import (
@@ -29,7 +31,13 @@ from mrsa_jax.modular.shamir import (
     share_secrets,
     words_of_limbs,
 )
-from mrsa_jax.secagg._aggregator_state import admitted, heeded, signing
+from mrsa_jax.secagg._aggregator_state import (
+    admitted,
+    check_blocks,
+    check_plan,
+    heeded,
+    signing,
+)
 from mrsa_jax.secagg._conditions import unmasking_risk
 from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, judged
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
@@ -64,6 +72,7 @@ def aggregate(
     keep_padded: bool = True,
     plan: SegmentPlan | None = None,
     consistency: bool = False,
+    blocks: ArrayLike | Sequence[int] | None = None,
 ) -> AggregateResult:
     """Run one round of secure aggregation as array operations.
 
@@ -91,6 +100,8 @@ def aggregate(
             the same block. None for one block of everybody.
         consistency: Count the consistency check of `protocol.run` too: its bytes, and that who
             finds fewer than t_i signatures does not unmask.
+        blocks: int[n] or T, the blocks that clients keep, with the consistency check: as
+            `protocol.run`.
 
     Returns:
         The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK); with a
@@ -132,15 +143,19 @@ def aggregate(
     setting = check_setting(
         inputs, adjacency, survivors, thresholds, modulus_bits, modulus, plan, round_index
     )
-    graph, alive, limits, values, blocks, index = setting
+    graph, alive, limits, values, segments, index = setting
     n, number = len(graph), np.uint32(index)
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
-    alive = heeded(blocks, graph, alive, limits)
+    labels = None if blocks is None else np.asarray(block_labels(blocks, n))
+    if labels is not None:
+        check_blocks(labels, graph, limits)
+        check_plan(labels, segments)
+    alive = heeded(segments, graph, alive, limits, labels)
     signs: np.ndarray | None = None
-    if consistency:
+    if consistency or labels is not None:
         alive, signs = signing(graph, alive, limits)
     sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
-    sums[_V3] = admitted(blocks, alive[_V3])
+    sums[_V3] = admitted(segments, alive[_V3], labels)
     clock = [time.perf_counter()]
     material = _material(seed, setting.digest)
     edges = graphs.edges(graph)
@@ -153,11 +168,11 @@ def aggregate(
     holders = _Holders.of(graph)
     shares = _share(material, seeds.self_seed, keys, holders, limits, number)
     clock.append(time.perf_counter())
-    padded, totals = _padded_and_totals(seeds, values, blocks, number, alive, sums, keep_padded)
+    padded, totals = _padded_and_totals(seeds, values, segments, number, alive, sums, keep_padded)
     clock.append(time.perf_counter())
     recovered = _recovered(shares, (seeds.self_seed, keys), holders, sums, limits)
     clock.append(time.perf_counter())
-    outcome = judged(graph, alive, recovered, blocks)
+    outcome = judged(graph, alive, recovered, segments, labels)
     for total, status in zip(totals, outcome.block_status, strict=True):
         if status != Status.OK:
             total[:] = 0
@@ -167,7 +182,7 @@ def aggregate(
         bool(unmasking_risk(graph, limits).any()),
         Transcript(alive, padded, recovered),
         seeds,
-        _reports(np.diff(clock).tolist(), graph, alive, limits, blocks, signs),
+        _reports(np.diff(clock).tolist(), graph, alive, limits, segments, signs, labels),
     )
 
 
@@ -332,8 +347,9 @@ def _reports(
     thresholds: np.ndarray,
     plan: SegmentPlan,
     signs: np.ndarray | None,
+    blocks: np.ndarray | None,
 ) -> tuple[StepReport, ...]:
-    costs = round_costs(graph, survivors, thresholds, plan=plan, signers=signs)
+    costs = round_costs(graph, survivors, thresholds, plan=plan, signers=signs, blocks=blocks)
     up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
     names, nan = STEPS if signs is None else STEPS_WITH_CHECK, float("nan")
     times = [(own, nan) for own in seconds[:3]] + [(nan, seconds[3])]

@@ -22,6 +22,7 @@ from mrsa_jax._core.round_rules import (
     SplitPolicy,
     block_labels,
     check_policy,
+    kept_blocks,
     kept_by,
     round_status,
 )
@@ -62,12 +63,14 @@ class GraphRule:
         threshold: int32 or int32[n] by slot; None for more than half of each neighbourhood.
         labels: int32[N], the number of each client's block.
         policy: What happens to blocks that lost a member (static).
+        keeps_blocks: Whether clients refuse lists that part a block (static).
     """
 
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
     threshold: Any
     labels: Array
     policy: str = dataclasses.field(metadata={"static": True})
+    keeps_blocks: bool = dataclasses.field(default=False, metadata={"static": True})
 
     @property
     def num_participants(self) -> int:
@@ -99,9 +102,16 @@ class GraphRule:
         """
         asked = survivors[0]
         adjacency = self.graph.sample(key) & asked[:, None] & asked[None, :]
-        kept = kept_by(self.policy, survivors, self.labels[members], self.labels.shape[0])
-        alive = survivors.at[3].set(kept)
-        components = _learnt_components(adjacency, alive, self.thresholds(adjacency))
+        thresholds, own = self.thresholds(adjacency), self.labels[members]
+        if self.keeps_blocks:
+            alive, sent = kept_blocks(
+                self.policy, adjacency, survivors, thresholds, own, self.labels
+            )
+            survivors, kept = survivors.at[3].set(sent), alive[3]
+        else:
+            kept = kept_by(self.policy, survivors, own, self.labels.shape[0])
+            alive = survivors.at[3].set(kept)
+        components = _learnt_components(adjacency, alive, thresholds)
         # V3+ is informative exactly where each client of V3 is in a component that is learnt
         is_reliable = jnp.all((components >= 0) | ~kept)
         status = round_status(survivors, kept, is_reliable)
@@ -130,6 +140,7 @@ def graph_rule(
     threshold: ArrayLike | Sequence[int] | None = None,
     policy: SplitPolicy = "ignore",
     blocks: ArrayLike | Sequence[int] = 1,
+    keeps_blocks: bool = False,
 ) -> GraphRule:
     """Build the rule by which the server learns what Theorem 1 lets it learn.
 
@@ -146,6 +157,11 @@ def graph_rule(
             which the unmasking attack is impossible.
         policy: What happens to a block that loses a member before V3 (`selection.learnt_sums`).
         blocks: T, for blocks i // T of client i; or [N], the number of each client's block.
+        keeps_blocks: Clients keep blocks whatever the server does, as in
+            `protocol.run(..., blocks=)`: `policy` is then what the server asks for. A list that
+            parts a block is refused by all: the round is UNRELIABLE. Thresholds must be more than
+            half of each neighbourhood, and mates have one (`graphs.over_blocks`); else clients
+            send nothing.
 
     Returns:
         A frozen pytree; graph and thresholds are leaves, so other values compile nothing new.
@@ -177,4 +193,5 @@ def graph_rule(
     bounds = None
     if threshold is not None:
         bounds = on_device(check_thresholds(threshold, "threshold", slots))
-    return GraphRule(graph, bounds, block_labels(blocks, clients), check_policy(policy))
+    labels, asked = block_labels(blocks, clients), check_policy(policy)
+    return GraphRule(graph, bounds, labels, asked, bool(keeps_blocks))

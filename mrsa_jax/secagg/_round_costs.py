@@ -116,6 +116,7 @@ def round_costs(
     *,
     plan: SegmentPlan | None = None,
     signers: ArrayLike | Sequence | None = None,
+    blocks: np.ndarray | None = None,
 ) -> RoundCosts:
     """Count the bytes and operations of a round on an actual graph with actual dropouts.
 
@@ -129,6 +130,7 @@ def round_costs(
         plan: Blocks of the round, in place of `dim` and `modulus` for one block of everybody.
         signers: bool[..., n], who signs in the consistency check of `protocol.run`: V4, and in a
             round that fails those who find too few signatures too. None for a round without.
+        blocks: int[n], the blocks that clients keep; None for none.
 
     Returns:
         Exact integers; bytes are those of `protocol.run(...).steps`. The server's operations are
@@ -152,9 +154,9 @@ def round_costs(
     """
     edges, alive, limits = check_rounds(adjacency, survivors, thresholds)
     t = limits.astype(np.int64)
-    blocks = _blocks(plan, edges.shape[-1], dim, modulus)
-    residue_bytes, own_words, words = _pads_of(blocks, edges.shape[-1])
-    summed = admitted(blocks, alive[..., 3, :])
+    sums = _blocks(plan, edges.shape[-1], dim, modulus)
+    residue_bytes, own_words, words = _pads_of(sums, edges.shape[-1])
+    summed = admitted(sums, alive[..., 3, :], blocks)
     own2, own3 = alive[..., 2, :].astype(np.float64), summed.astype(np.float64)
     lost = own2 - own3  # V2 less those summed: their pads with those must be removed
     # neighbours in V_s, in the sum, and in V2 in a block with the client; exact in float64

@@ -34,6 +34,8 @@ from mrsa_jax.protocol.messages import (
     UnmaskShares,
 )
 from mrsa_jax.secagg import Block, complete_plan, segment_plan
+from mrsa_jax.secagg._aggregator_state import heeded, holders, signing
+from mrsa_jax.secagg._outcome import judged
 
 N, T, LIMIT = 6, 2, 4
 PAIRS = np.arange(N) // T
@@ -336,6 +338,74 @@ def test_a_client_holds_terms_of_its_own_neighbours():
                              ([1, 2, 3, 4, 5], LIMIT, None)):  # fmt: skip
         with pytest.raises(mj.ConfigurationError, match="`terms` must come with `signing_key`"):
             Client(0, near, limit, np.zeros(1, np.uint32), plan, signing_key=key, terms=room.terms)
+
+
+# --- arrays
+
+
+def random_setting(rng):
+    """Return a graph of blocks of two or three, complete or sparse, and losses."""
+    size, count = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+    near = np.triu(rng.random((count, count)) < rng.choice([0.6, 1.0]), 1)
+    graph = np.kron(near | near.T | np.eye(count, dtype=bool), np.ones((size, size), bool))
+    graph &= ~np.eye(len(graph), dtype=bool)
+    limits = (graph.sum(axis=1) + 1) // 2 + 1
+    alive = np.logical_and.accumulate(rng.random((5, len(graph))) > 0.04, axis=0)
+    return size, graph, limits, alive
+
+
+def test_arrays_give_what_messages_give():
+    rng, statuses = np.random.default_rng(4), set()
+    for trial in range(12):
+        size, graph, limits, alive = random_setting(rng)
+        inputs = rng.integers(0, 256, (len(graph), 2))
+        real = run(inputs, graph, alive, limits, 8, entropy=trial, blocks=size)
+        array = mj.secagg.aggregate(0, inputs, graph, alive, limits, 8, seeds=real.seeds,
+                                    blocks=np.arange(len(graph)) // size)  # fmt: skip
+        for one, two in ((real, array), (real.transcript, array.transcript)):
+            for name in ("totals", "status", "summed", "learned", "is_reliable", "is_private",
+                         "survivors", "padded_inputs", "is_informative"):  # fmt: skip
+                if hasattr(one, name):
+                    assert np.array_equal(getattr(one, name), getattr(two, name)), (trial, name)
+        rows = [[(step.name, step.num_clients, step.bytes_up, step.bytes_down)
+                 for step in result.steps] for result in (real, array)]  # fmt: skip
+        assert rows[0] == rows[1]
+        numbers = np.arange(len(graph)) // size
+        counts = [np.bincount(numbers[row], minlength=len(graph)) for row in real.learned]
+        assert all(set(count.tolist()) <= {0, size} for count in counts)
+        statuses.add(real.status)
+    assert {mj.Status.OK, mj.Status.TOO_FEW_SURVIVORS} <= statuses
+
+
+def test_sets_give_what_messages_give():
+    rng, statuses = np.random.default_rng(6), set()
+    for trial in range(6):
+        size, graph, limits, alive = random_setting(rng)
+        alive[4] &= rng.random(len(graph)) > 0.2 * trial  # at last nobody answers
+        plan, numbers = complete_plan(len(graph), 1, 256), np.arange(len(graph)) // size
+        real = run(np.ones((len(graph), 1), int), graph, alive, limits, 8, entropy=trial,
+                   blocks=numbers)  # fmt: skip
+        left, _ = signing(graph, heeded(plan, graph, alive, limits, numbers), limits)
+        assert np.array_equal(real.transcript.survivors, left)
+        found = judged(graph, left, holders(graph, left[4]) >= limits, plan, numbers)
+        for name in ("status", "summed", "learned", "is_reliable", "is_private"):
+            assert np.array_equal(getattr(real, name), getattr(found, name))
+        statuses.add(real.status)
+    assert {mj.Status.OK, mj.Status.UNRELIABLE} <= statuses
+
+
+@pytest.mark.parametrize("act", [run, lambda *args, **kw: mj.secagg.aggregate(0, *args, **kw)])
+@pytest.mark.parametrize(
+    ("thresholds", "blocks", "message"),
+    [
+        (3, T, "`thresholds` must be more than half"),
+        ([4, 5, 4, 4, 4, 4], T, "`adjacency` must give the clients of a block the same"),
+        (4, [0] * 5, "`blocks` must be a block size, or 6 numbers"),
+    ],
+)
+def test_both_refuse_what_keeps_no_blocks(act, thresholds, blocks, message):
+    with pytest.raises(mj.ConfigurationError, match=message):
+        act(INPUTS, COMPLETE, EVERYBODY, thresholds, 8, blocks=blocks)
 
 
 # --- servers that lie at random

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import availability, graphs, selection
+from mrsa_jax import availability, graphs, secagg, selection
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.quantize import following_range, stochastic
 from mrsa_jax.secagg import graph_rule, ring_average
@@ -418,3 +418,84 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one(fidelity) -> None:
     batch = jax.vmap(lambda *own: step(average.init(), own)[1])(*given)
     assert np.array_equal(batch.status, statuses)  # round 0 in each: other pads, the same graphs
     assert np.array_equal(batch.components, outs.components)
+
+
+# --- blocks that clients keep: the rule beside real messages
+
+
+RING = np.abs((np.arange(10)[:, None] // 2 - np.arange(10) // 2 + 1) % 5 - 1) <= 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """One graph, whatever the key."""
+
+    adjacency: np.ndarray
+
+    @property
+    def num_clients(self):
+        return len(self.adjacency)
+
+    def sample(self, key):
+        return on_device(self.adjacency)
+
+
+def obstinate(monkeypatch):
+    """Let the server of real rounds list all inputs that came."""
+    monkeypatch.setattr(
+        mj.protocol._server, "admitted", lambda plan, sends, blocks: secagg.admitted(plan, sends)
+    )
+
+
+@pytest.mark.parametrize("policy", ["drop_block", "ignore"])
+def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(policy, monkeypatch) -> None:
+    """Over the complete graph and a ring of blocks; the server leaves out parted blocks, or not."""
+    if policy == "ignore":
+        obstinate(monkeypatch)
+    rng, statuses = np.random.default_rng(3), []
+    alike = {mj.Status.ABORTED: mj.Status.TOO_FEW_SURVIVORS}
+    for graph in (np.ones((10, 10), bool), RING):
+        adjacency = graph & ~np.eye(10, dtype=bool)
+        limits = (adjacency.sum(axis=1) + 1) // 2 + 1
+        rule = graph_rule(Given(adjacency), 10, policy=policy, blocks=2, keeps_blocks=True)
+        alive = np.logical_and.accumulate(rng.random((12, 5, 10)) > 0.03, axis=1)
+        decide = jax.jit(jax.vmap(lambda row, own=rule: own.decide(jax.random.key(0), row,
+                                                                    jnp.arange(10))))  # fmt: skip
+        found = jax.device_get(decide(alive))
+        for trial, row in enumerate(alive):
+            asked = adjacency & row[0] & row[0][:, None]
+            own = np.where(row[0], limits, 2)
+            if not np.array_equal(asked, adjacency):
+                continue  # mates of those who were not asked have other neighbours
+            real = mj.protocol.run(np.ones((10, 1), int), asked, row, own, 8, entropy=trial,
+                                   blocks=2)  # fmt: skip
+            status = mj.Status(int(found.status[trial]))
+            assert alike.get(status, status) is real.status
+            summed = found.survivors[trial, 3] & (status == mj.Status.OK)
+            assert np.array_equal(summed, real.learned.any(axis=0))
+            statuses.append(status)
+    assert len(statuses) > 12
+    worst = mj.Status.UNRELIABLE if policy == "ignore" else mj.Status.OK
+    assert statuses.count(worst) > 5
+
+
+@pytest.mark.parametrize("broken", ["threshold", "neighbours", "mate not asked"])
+def test_clients_who_keep_blocks_send_nothing_where_they_could_be_parted(broken) -> None:
+    adjacency, threshold = RING & ~np.eye(10, dtype=bool), None
+    survivors = np.ones((5, 10), bool)
+    if broken == "threshold":
+        threshold = 3  # half of six
+    if broken == "neighbours":
+        adjacency[0, 2] = adjacency[2, 0] = False
+    if broken == "mate not asked":
+        survivors[:, 0] = False
+    rule = graph_rule(Given(adjacency), 10, threshold=threshold, blocks=2, policy="drop_block",
+                      keeps_blocks=True)  # fmt: skip
+    found = rule.decide(jax.random.key(0), jnp.asarray(survivors), jnp.arange(10))
+    expected = {
+        "threshold": [],
+        "neighbours": [4, 5, 6, 7, 8, 9],
+        "mate not asked": [*range(2, 10)],
+    }
+    assert np.flatnonzero(found.survivors[3]).tolist() == expected[broken]
+    assert int(found.status) != mj.Status.OK or broken != "threshold"
