@@ -104,6 +104,53 @@ def test_the_oracle_knows_the_known_answers() -> None:
     assert weighted == [[F(16, 95), F(64, 95), F(4, 19)], [F(1, 5), F(4, 5), 0]]
 
 
+ONES = {"memory": 1.0}
+HALF = {"memory": 0.5}
+GRID = [[1, 1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 1, 1],
+        [1, 0, 0, 1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0, 0, 1, 0],
+        [0, 0, 1, 0, 0, 1, 0, 0, 1]]  # fmt: skip
+# shares by rounds and clients, derived by hand; where a client is in no sum of a round is left out
+ANSWERS: list[tuple[Any, dict[str, Any], str]] = [
+    (A, ONES, "1/2 1/2 1 . / 1/2 1/2 . 1 / . . 1 1"),
+    (A, {"memory": 0.0}, "1/3 1/3 1/3 . / 1/3 1/3 . 1/3 / . . 1/2 1/2"),
+    (A, HALF, "7/20 7/20 2/5 . / 88/245 88/245 . 107/245 / . . 527/980 527/980"),
+    (A, {**HALF, "share": 0.5},
+     "221/656 221/656 57/164 . / 167/492 167/492 . 44/123 / . . 333/656 333/656"),
+    (CYCLE, HALF, "247/448 247/448 . / . 4/7 4/7 / 247/448 . 247/448"),
+    (CYCLE, ONES, "1 1 . / . 1 1 / 1 . 1"),
+    ([[1, 1], [1, 0]], HALF, "4/7 4/7 / 1 ."),
+    ([[1, 2, 1], [1, 2, 0]], HALF, "16/95 64/95 4/19 / 1/5 4/5 ."),
+    (A, {**HALF, "noise": 1.0},
+     "69/256 69/256 199/704 . / 3/11 3/11 . 223/704 / . . 991/2816 1039/2816"),
+    ([[1], [1]], {**ONES, "noise": np.full((2, 2), 9.0)}, "1/10 / 1/10"),
+    ([[1], [1]], {"memory": 0.0, "noise": np.full((2, 2), 9.0)}, "10/19 / 10/19"),
+    (NESTED, HALF,
+     "439/1704 439/1704 439/1704 181/568 . / 56/213 56/213 56/213 . 26/71 / . . . 301/568 301/568"),
+    (NESTED, {**HALF, "coalition": [0]},
+     ". 7/20 7/20 2/5 . / . 88/245 88/245 . 107/245 / . . . 527/980 527/980"),
+    ([[1, 1, 0], [0, 1, 1], [1, 1, 1]], {"memory": [[1, 1, 0.5], [1, 1, 0.5], [0.5, 0.5, 1]]},
+     "19/28 19/28 . / . 19/28 19/28 / 13/28 5/14 13/28"),
+    (GRID, ONES, " / ".join(" ".join("5/9" if own else "." for own in row) for row in GRID)),
+    ([[1, 2]], ONES, "1/5 4/5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(ANSWERS)))
+def test_answers_by_hand(at: int) -> None:
+    P, settings, answer = ANSWERS[at]
+    found = 1 / _hidden(P, **settings)
+    expected = [[float(F(own)) if own != "." else np.nan for own in row.split()]
+                for row in answer.split(" / ")]  # fmt: skip
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert ((found == 1) == (np.asarray(expected) == 1)).all()
+
+
+def test_answers_of_the_grid() -> None:
+    found = 1 / _hidden(GRID, memory=0.5)[:, 0]
+    assert found[0] == pytest.approx(62879 / 187200, rel=1e-12)
+    assert found[3] == pytest.approx(16271 / 46800, rel=1e-12)
+
+
 def test_known_answers() -> None:
     for P in (A, CYCLE, NESTED, [[1, 1], [1, 0]], [[1, 2, 1], [1, 2, 0]]):
         for rho, share in ((F(1, 2), 1), (F(1, 2), F(1, 2)), (1, F(1, 3)), (0, 1)):
@@ -150,9 +197,10 @@ def _random(rng: np.random.Generator) -> Any:
     return P * rng.integers(1, 4, clients) if rng.random() < 0.3 else P
 
 
-def test_random_histories_in_rationals() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(40):
+@pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])
+def test_random_histories_in_rationals(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for _ in range(count):
         P = _random(rng)
         rho, share = F(int(rng.integers(0, 9)), 8), F(int(rng.integers(1, 4)), 4)
         R = kernel(rho, share, len(P))
@@ -212,6 +260,25 @@ def test_memories_are_traced() -> None:
     assert np.isnan(found[1]).all()  # ranks decide where nothing changes, and they are not asked
 
 
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_histories_of_ones_and_of_fresh_updates(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for _ in range(count):
+        P = _random(rng)
+        kept = P[P.any(axis=1)]
+        if not len(kept):
+            continue
+        constant = shares(kept.tolist(), [[F(1)] * len(kept)] * len(kept))
+        found = np.asarray(hidden_among(kept, memory=np.ones((len(kept), len(kept)))))
+        for i in np.flatnonzero(kept.any(axis=0)):
+            expected = max(row[i] for row in constant)
+            assert 1 / found[i] == pytest.approx(float(expected), rel=1e-12)
+        squares = (P.astype(float) ** 2).sum(axis=1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fresh = np.where(P != 0, squares / P.astype(float) ** 2, np.nan)
+        np.testing.assert_allclose(_hidden(P, memory=0.0), fresh, rtol=1e-12)
+
+
 def test_updates_that_never_change_are_the_worst_of_all_drifts_and_fresh_ones_the_best() -> None:
     rng = np.random.default_rng(2)
     for _ in range(20):
@@ -229,10 +296,11 @@ def test_updates_that_never_change_are_the_worst_of_all_drifts_and_fresh_ones_th
         )
 
 
-def test_mates_are_hidden_among_each_other_whatever_the_drift() -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_mates_are_hidden_among_each_other_whatever_the_drift(count: int) -> None:
     """Strong T: clients of one column hide each other in each update, by any kernel they share."""
-    rng = np.random.default_rng(3)
-    for _ in range(40):
+    rng = np.random.default_rng(count)
+    for _ in range(count):
         mates, rounds = int(rng.integers(2, 5)), int(rng.integers(1, 7))
         blocks = (rng.random((rounds, 4)) < 0.5).astype(np.int64)
         P = np.repeat(blocks, mates, axis=1)
@@ -245,20 +313,61 @@ def test_mates_are_hidden_among_each_other_whatever_the_drift() -> None:
         assert np.nanmin([*_hidden(P, memory=R).reshape(-1), np.inf]) >= mates * (1 - 1e-9)
 
 
-def test_the_best_linear_estimate_attains_it() -> None:
-    """Monte Carlo: the estimate's mean square error within 4 standard errors of 1 - h."""
-    rng, draws = np.random.default_rng(4), 20_000
-    P = np.asarray(A)
-    R = np.asarray(kernel(F(1, 2), F(1, 2), 3), np.float64)
-    updates = np.linalg.cholesky(R) @ rng.normal(size=(draws, 3, 4))
-    sums = (P * updates).sum(axis=2)
-    found = 1 / _hidden(A, memory=0.5, share=0.5)
-    for r, i in itertools.product(range(3), range(4)):
-        if P[r, i]:
+@pytest.mark.parametrize("settings", [1, 20])
+def test_the_best_linear_estimate_attains_it(settings: int) -> None:
+    """Monte Carlo: the estimate's mean square error is 1 - h; of all settings' errors one in 100
+    may be beyond 3 standard errors, none beyond 5.
+    """
+    rng, draws, beyond = np.random.default_rng(settings), 20_000, []
+    for _ in range(settings):
+        P = (rng.random((4, 5)) < 0.6).astype(np.int64)
+        rho, share = rng.random(2).tolist()
+        R = np.asarray([[share * rho ** abs(r - q) + (1 - share) * (r == q) for r in range(4)]
+                        for q in range(4)])  # fmt: skip
+        updates = np.linalg.cholesky(R) @ rng.normal(size=(draws, 4, 5))
+        sums = (P * updates).sum(axis=2)
+        found = 1 / _hidden(P, memory=rho, share=share)
+        for r, i in zip(*np.nonzero(P), strict=True):
             fit, *_ = np.linalg.lstsq(sums, updates[:, r, i], rcond=None)
             squares = (updates[:, r, i] - sums @ fit) ** 2
-            error = 4 * squares.std() / np.sqrt(draws)
-            assert squares.mean() == pytest.approx(1 - found[r, i], abs=error)
+            error = max(squares.std() / np.sqrt(draws), 1e-9)
+            beyond.append(abs(squares.mean() - (1 - found[r, i])) / error)
+    assert np.mean(np.asarray(beyond) > 3) <= 0.01
+    assert max(beyond) < 5
+
+
+@pytest.mark.parametrize("mates", [2, 3, 4])
+def test_no_estimate_at_all_tells_more_than_one_T_th_of_skewed_bits(mates: int) -> None:
+    """By enumeration of all that mates may send in 3 rounds: bits that are rare and that flip.
+
+    A stranger, in two of the sums, is what these leave open. The best estimate of all knows no
+    less than the best linear one, and no more than one T-th.
+    """
+    P = np.asarray([[1] * mates + [0], [1] * mates + [1], [1] * mates + [1]])
+    rare, flips = 0.2, np.asarray([[0.85, 0.15], [0.6, 0.4]])  # the chances of rare bits stay
+    assert np.allclose(np.asarray([1 - rare, rare]) @ flips, [1 - rare, rare])
+    paths = np.asarray(list(itertools.product((0, 1), repeat=3)))
+    chance = np.asarray([1 - rare, rare])[paths[:, 0]]
+    chance = chance * flips[paths[:, 0], paths[:, 1]] * flips[paths[:, 1], paths[:, 2]]
+    all_of = np.asarray(list(itertools.product(range(8), repeat=mates + 1)))
+    weight = chance[all_of].prod(axis=1)
+    sent = paths[all_of]  # [cases, clients, rounds]
+    seen = np.einsum("ri,cir->cr", P, sent)
+    _, view = np.unique(seen, axis=0, return_inverse=True)
+    total = np.bincount(view, weight)
+    memory = (flips[1, 1] - rare) / (1 - rare)
+    linear = 1 / _hidden(P, memory=memory)
+    for r in range(3):
+        mean = np.bincount(view, weight * sent[:, 0, r]) / total
+        share = (total * (mean - rare) ** 2).sum() / (rare * (1 - rare))
+        assert linear[r, 0] - 1e-9 <= share <= 1 / mates + 1e-12
+    assert share > linear[2, 0] + 1e-6  # another estimate than a linear one is the best
+
+
+def test_a_weight_gives_the_other_away() -> None:
+    """Of bits x and y the sum x + 2 y tells both: there is no cap but for linear estimates."""
+    assert len({x + 2 * y for x, y in itertools.product((0, 1), repeat=2)}) == 4
+    assert 1 / _hidden([[1, 2]], memory=0.5)[0] == pytest.approx([1 / 5, 4 / 5])
 
 
 @pytest.mark.parametrize(
