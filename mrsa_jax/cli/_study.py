@@ -17,7 +17,7 @@ from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig
 
 _Config = DemoConfig | SimulateConfig | TrainConfig
 
-_WIDTH = 144
+_WIDTH = 164
 _LEVELS = "▁▂▃▄▅▆▇█"
 _MOST_LEVELS = 6  # of a curve, side by side
 _READING = " Bars: the worst client, from the first round to the last."
@@ -60,7 +60,7 @@ def _as_it_comes(config: _Config) -> Callable[[Any, Bars], None]:
         elif len(learnt) < len(saved.rows):  # the whole table comes after the last
             for row in learnt[told:]:
                 error = row.reconstruction_error
-                more = "" if error is None else f", error {error:.2g}"
+                more = "" if error is None else f", error {error:.2g} if updates never changed"
                 sys.stdout.write(f"{row.scheme}: {row.percent_right:.1f} % accuracy{more}\n")
         told = len(learnt)
         sys.stdout.flush()

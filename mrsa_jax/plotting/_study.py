@@ -204,7 +204,8 @@ def _bits(results: xr.Dataset) -> Chart:
     lines = _two(results, "rounds_done", ("bits_median", "median"), ("bits_worst", "worst"))
     caption = (
         "Bits a coordinate that the sums tell of a client's updates, which drift as measured: from "
-        "the median client (thick) to the worst (thin). T caps none of it but what stays the same."
+        "the median client (thick) to the worst (thin). T caps what they tell of each update, not "
+        "these totals."
     )
     return Chart("Bits about a client's updates", caption, lines, y_label="bits a coordinate")
 
@@ -234,8 +235,8 @@ def _reconstruction(results: xr.Dataset) -> Chart:
     lines = [errors_line(label, errors.sel(scheme=label).values) for label in _labels(results)]
     caption = (
         "Relative squared error of each client's update as the server's least squares reconstructs "
-        "it, clients in the order of their errors, models frozen over the whole history (the worst "
-        "case); 1 means nothing was learnt beyond zero."
+        "it if updates never changed (models frozen over the whole history, the worst case), "
+        "clients in the order of their errors; 1 means nothing was learnt beyond zero."
     )
     return errors_chart("Updates reconstructed by least squares", caption, lines)
 

@@ -1,7 +1,8 @@
-"""What the drift of clients' updates, as a training measures it, means for them: bits.
+"""What the drift of clients' updates, as a training measures it, means for them.
 
-T and what a client is hidden among are of updates that stay the same. A training's updates do
-not, and its page says how much they drift, beside T and the bits that follow.
+What a client is hidden among is told of updates that never change. A training's updates do, and
+its page says how much: among how many the update of any one round is hidden then, and how many
+bits the sums tell of a whole history.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 
 _TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
 _BITS = "Bits a coordinate about a client's updates, by the measured drift"
+_HIDDEN = "As in a sum of how many clients one's worst update is hidden, by the measured drift"
 _FACTS = {
     "update_spread": ((), "1", "Spread s of a coordinate across clients, over all layers"),
     "update_memory": ((), "1", "Memory rho of what lasts: its correlation from round to round"),
     "update_lasting": ((), "1", "Share of an update's variance that lasts; the rest is fresh"),
+    "update_hidden_worst": ((), "clients", f"{_HIDDEN}, the worst client of those in sums"),
+    "update_hidden_median": ((), "clients", f"{_HIDDEN}, the median client of those"),
     "layer_spread": (("layer",), "1", "Spread s within a layer"),
     "layer_memory": (("layer",), "1", "Memory rho within a layer"),
     "layer_lasting": (("layer",), "1", "Share of variance with memory within a layer"),
@@ -73,7 +77,7 @@ def measured(
         "layer_lasting": drift.layer_lasting,
         "correlation": correlation,
         "correlation_pairs": pairs,
-        **_bits(drift, played, weights, times),
+        **_learnt(drift, played, weights, times),
         "layer": list(drift.layers),
     }
 
@@ -106,22 +110,28 @@ def _ends(num_rounds: int, times: int = _TIMES) -> np.ndarray:
     return np.ceil(np.linspace(0, num_rounds, min(times, num_rounds) + 1)[1:]).astype(np.int64)
 
 
-def _bits(
-    drift: Drift, played: Played, weights: np.ndarray | None, times: int
-) -> dict[str, np.ndarray]:
-    """Return bits of each client and over rounds; nan with segments, or where memory is unknown."""
+def _learnt(drift: Drift, played: Played, weights: np.ndarray | None, times: int) -> dict[str, Any]:
+    """Return bits of each client and over rounds, and among how many its worst update is hidden.
+
+    All nan with segments, or where memory is unknown.
+    """
     own = played.history.participation
     ends = _ends(len(own), times)
     rows, rounds = own, np.arange(len(own))
     if played.rounds is not None:
         rows, rounds = selection.learnt_rows(played.rounds)
-    bits = np.full((len(ends), own.shape[1]), np.nan)
+    bits, hidden = np.full((len(ends), own.shape[1]), np.nan), np.full(1, np.nan)
     if played.segments is None and np.isfinite(drift.memory) and len(rows):
         weighted = rows if weights is None else rows * weights.astype(np.int64)
         so_far = weighted * (rounds < ends[:, None])[:, :, None]
-        bits = np.asarray(privacy.information(so_far, drift.kernel(rounds)))
+        kernel = drift.kernel(rounds)
+        bits = np.asarray(privacy.information(so_far, kernel))
+        hidden = np.asarray(privacy.hidden_among(weighted, memory=kernel))
+        hidden = hidden[~np.isinf(hidden)]
     seen = [row[row > 0] for row in bits]
     return {
+        "update_hidden_worst": hidden.min(),
+        "update_hidden_median": np.median(hidden),
         "bits": bits[-1],
         "bits_worst": np.array([row.max() if row.size else np.nan for row in seen]),
         "bits_median": np.array([np.median(row) if row.size else np.nan for row in seen]),

@@ -64,6 +64,8 @@ _BESIDE = {
     "Weak T": "weak_privacy",
     "Hidden among (worst)": "hidden_among_worst",
     "Hidden among (median)": "hidden_among_median",
+    "Update hidden (worst)": "update_hidden_worst",
+    "Update hidden (median)": "update_hidden_median",
     "Bits (worst)": "bits_worst",
     "Bits (median)": "bits_median",
     "Spread s": "update_spread",
@@ -87,7 +89,8 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
             lines.append((str(label), str(name), *map(_number, found)))
     side_by_side = data_table(
         ("Scheme", *_BESIDE), [(row.scheme, *_beside(row)) for row in rows],
-        "What a server learns: of what stays the same (T, hidden among), and of what drifts (bits)",
+        "What a server learns: if updates never changed (T, hidden among), and as they drift: of "
+        "the update of any one round (update hidden), and of a whole history (bits)",
     )  # fmt: skip
     headings = ("Scheme", "Layer", "Spread s", "Lasting share", "Memory rho")
     by_layer = data_table(headings, lines, "Clients' updates, by layer")
@@ -123,7 +126,8 @@ _FORMS = {
     "Epsilon": "{row.epsilon_proven:.3g}",
     "Mean if Gaussian": "{row.epsilon_mean:.3g}",
     "Worst if Gaussian": "{row.epsilon_worst:.3g}",
-    "Error": "{row.reconstruction_error:.2g}",
+    "Update hidden": "{row.update_hidden_worst:.2f}",
+    "Frozen error": "{row.reconstruction_error:.2g}",
     "Level": "{row.privacy_level:.3g}",
     "Seconds": "{row.round_seconds:.3g}",
 }
@@ -149,8 +153,8 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     So without an attack there is no column for its error.
     """
     lines = [cells(row) for row in rows]
-    optional = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian",
-                "Worst if Gaussian", "Error", "Level", "Seconds"}  # fmt: skip
+    optional = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian", "Level",
+                "Worst if Gaussian", "Update hidden", "Frozen error", "Seconds"}  # fmt: skip
     used = [
         i
         for i, heading in enumerate(COLUMNS)
@@ -335,6 +339,8 @@ def reading(rows: Sequence[Row]) -> str:
     segmented = any(row.privacy_level is not None for row in rows)
     proven = any(row.weak_privacy is not None for row in rows)
     noisy = any(row.epsilon_worst is not None for row in rows)
+    drifting = any(row.update_hidden_worst is not None for row in rows)
     weak = text_of("reading_weak") * proven
     plain = text_of("reading").format(weak=weak) + text_of("reading_noise") * noisy
+    plain += text_of("reading_update") * drifting
     return plain + text_of("reading_error") * attacked + text_of("reading_segments") * segmented

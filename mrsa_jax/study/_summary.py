@@ -57,6 +57,9 @@ class Row:
         update_spread: Spread s of the clients' updates as measured; None without.
         update_memory: Memory rho of the part of them that lasts.
         update_lasting: That part's share of their variance.
+        update_hidden_worst: As in a sum of how many clients the worst update of any round is, by
+            that drift.
+        update_hidden_median: The worst update of the median client.
         bits_worst: Bits a coordinate about the worst client's history, by that drift.
         bits_median: About the median client's, of those who took part.
     """
@@ -83,6 +86,8 @@ class Row:
     update_spread: float | None = None
     update_memory: float | None = None
     update_lasting: float | None = None
+    update_hidden_worst: float | None = None
+    update_hidden_median: float | None = None
     bits_worst: float | None = None
     bits_median: float | None = None
     hidden_among_worst: float | None = None
@@ -160,6 +165,8 @@ def _row(one: xr.Dataset) -> Row:
         update_spread=_drift(one, "update_spread"),
         update_memory=_drift(one, "update_memory"),
         update_lasting=_drift(one, "update_lasting"),
+        update_hidden_worst=_drift(one, "update_hidden_worst"),
+        update_hidden_median=_drift(one, "update_hidden_median"),
         bits_worst=_drift(one, "bits_worst"),
         bits_median=_drift(one, "bits_median"),
         hidden_among_worst=_last(last, "hidden_among_worst", np.min),
@@ -273,7 +280,7 @@ def _noise_sentence(rows: tuple[Row, ...], rounds: int) -> str:
 
 
 def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
-    """Say what T does not cap; "" where nothing was measured."""
+    """Say what drift hides, and what T does not cap; "" where nothing was measured."""
     known = sorted(
         (row for row in rows if row.bits_worst is not None and row.update_lasting is not None),
         key=lambda row: row.bits_worst or 0.0,
@@ -282,13 +289,20 @@ def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
         return ""
     ends = known[:: max(1, len(known) - 1)]
     bits = " to ".join(f"{row.bits_worst:.3g} under {row.scheme}" for row in ends)
+    sizes = [row for row in rows if row.update_hidden_worst is not None]
+    sizes = sorted(sizes, key=lambda row: row.update_hidden_worst or 0.0)
+    hidden = " to ".join(
+        f"{hidden_words(row.update_hidden_worst or 1.0)} under {row.scheme}"
+        for row in sizes[:: max(1, len(sizes) - 1)]
+    )
     shares = sorted({round(100 * (row.update_lasting or 0.0)) for row in known})
     lasts = " to ".join(f"{share}" for share in shares[:: max(1, len(shares) - 1)])
     return (
-        "T caps what is learnt of the part of a client's updates that stays the same; as updates "
-        f"drift, total bits grow with every participation, whatever T is: {_after(rounds)} the "
-        f"sums tell, in bits a coordinate of the worst client's history, {bits}, if updates are "
-        f"Gaussian. Of an update's variance {lasts} % lasts, as measured, and the rest is fresh."
+        f"Updates changed: of their variance {lasts} % lasts, as measured, and the rest is fresh. "
+        f"If all clients' updates drift so, {_after(rounds)} the worst update of any one round is "
+        f"hidden among {hidden}; T caps what is learnt of each. Total bits grow with every "
+        "participation, whatever T is: the sums tell, in bits a coordinate of the worst client's "
+        f"history, {bits}, if updates are Gaussian."
     )
 
 
@@ -338,7 +352,9 @@ def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     )
     text += _errors(exposed)
     if safe:
-        text += ", but for nobody's under " + _join([row.scheme for row in safe]) + _errors(safe)
+        text += (
+            ", but for nobody's under " + _join([row.scheme for row in safe]) + _errors(safe, "")
+        )
     return text + "."
 
 
@@ -356,12 +372,13 @@ def _yet_sentence(rows: list[Row]) -> str:
     )
 
 
-def _errors(rows: list[Row]) -> str:
+def _errors(rows: list[Row], condition: str = " if updates never changed") -> str:
     errors = [row.reconstruction_error for row in rows if row.reconstruction_error is not None]
     if not errors:
         return ""
     low, high = f"{min(errors):.2g}", f"{max(errors):.2g}"
-    return f", to a relative error of {low if low == high else f'{low} to {high}'}"
+    error = low if low == high else f"{low} to {high}"
+    return f", to a relative error of {error}{condition}"
 
 
 def _cost_sentence(rows: tuple[Row, ...]) -> str:

@@ -79,7 +79,8 @@ def test_elsewhere_than_on_a_terminal_lines_come_once(capsys: pytest.CaptureFixt
         assert "▁▁▁ 1 / 2" in first
         rows[0] = _row("A", 0.5, 0.01)
         show(_saved(*rows, worst=worst), bars)
-        assert capsys.readouterr().out == "A: 50.0 % accuracy, error 0.01\n"
+        told = "A: 50.0 % accuracy, error 0.01 if updates never changed\n"
+        assert capsys.readouterr().out == told
         rows[1] = _row("B", 0.25)
         show(_saved(*rows, worst=worst), bars)
         assert capsys.readouterr().out == "B: 25.0 % accuracy\n"

@@ -204,7 +204,7 @@ def test_demo_tells_what_leaks(
     page = (out / "report.html").read_text()
     assert "<img" not in page
     assert page.count('class="plot"') == 11 + 4  # of what was measured, and what privacy costs
-    assert '<th scope="col">Error</th>' in page
+    assert '<th scope="col">Frozen error</th>' in page
     assert {p.name for p in out.glob("*.csv")} == {f"{p.stem}.csv" for p in out.glob("*.png")}
 
 
@@ -215,7 +215,8 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
     assert told.index(first) < trainings[0]
     assert len(trainings) == len(later) == len(rows) == 3
     learnt = {"accuracy", "reconstruction_error", "failures", "update_spread", "update_memory",
-              "update_lasting", "bits_worst", "bits_median"}  # fmt: skip
+              "update_lasting", "update_hidden_worst", "update_hidden_median", "bits_worst",
+              "bits_median"}  # fmt: skip
     for count, found in enumerate([first, *later]):
         for place, (row, last) in enumerate(zip(found.rows, rows, strict=True)):
             own = dataclasses.asdict(row)

@@ -50,6 +50,9 @@ def test_bits_are_those_of_the_measured_drift(trained: xr.Dataset) -> None:
     worst = trained["bits_worst"].values[0]
     assert worst[-1] == pytest.approx(right.max())
     assert (np.diff(worst) > -1e-12).all()
+    hidden = privacy.hidden_among(rows, memory=_kernel(trained, np.arange(9)))
+    assert float(trained["update_hidden_worst"][0]) == hidden.min()
+    assert float(trained["update_hidden_median"][0]) == np.median(hidden)
     assert trained["bits_median"].values[0, -1] == pytest.approx(np.median(right[right > 0]))
     assert 0 < float(trained["update_spread"][0]) < 1
     assert trained["layer"].values.tolist() == ["Dense_0", "Dense_1", "Dense_2"]
@@ -93,14 +96,16 @@ def test_a_training_of_one_round_has_spread_alone(tmp_path: Any) -> None:
 def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> None:
     (row,) = _summary.summarise(trained)
     (sentence,) = [one for one in _summary.sentences(trained) if "drift" in one]
-    assert sentence.startswith("T caps what is learnt of the part of a client's updates that stays")
-    assert "after 9 rounds the sums tell" in sentence
+    assert sentence.startswith(f"Updates changed: of their variance {100 * row.update_lasting:.0f}")
+    hidden = f"the worst update of any one round is hidden among {row.update_hidden_worst:.2f}"
+    assert f"after 9 rounds {hidden} under Random; T caps what is learnt of each." in sentence
+    assert "Total bits grow with every participation, whatever T is: the sums tell" in sentence
     assert f"worst client's history, {row.bits_worst:.3g} under Random, if" in sentence
-    assert f"variance {100 * row.update_lasting:.0f} % lasts" in sentence
     page = re.sub(r"<[^>]+>", " ", trained.mrsa.report(tmp_path).read_text())
     for words in (
-        "Hidden among (worst)", "Lasting share", "Dense_2", f"{row.update_memory:.4g}",
-        f"{row.bits_worst:.4g}", f"{row.bits_median:.4g}",
+        "Hidden among (worst)", "Update hidden (worst)", "Lasting share", "Dense_2",
+        f"{row.update_memory:.4g}",
+        f"{row.bits_worst:.4g}", f"{row.bits_median:.4g}", f"{row.update_hidden_worst:.4g}",
         "So this is no guarantee", "Assumed, not shown",
     ):  # fmt: skip
         assert words in page, words

@@ -69,7 +69,8 @@ def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> 
     assert sentences(results) == (
         "Although every round's sum is securely aggregated, after 3 rounds the server can solve "
         "for the own updates of 2 of 4 clients under Random (from round 2), to a relative error of "
-        "0.25, but for nobody's under User partition, to a relative error of 0.65.",
+        "0.25 if updates never changed, but for nobody's under User partition, to a relative error "
+        "of 0.65.",
         "Of the schemes whose weak T lasts, User partition is the most useful, with 1.33 clients "
         "in a mean sum and 80.0 % test accuracy (against 1.67 clients in a mean sum and 90.0 % "
         "test accuracy under Random).",
@@ -83,7 +84,7 @@ def test_sentences_when_nobody_is_exposed(results: xr.Dataset) -> None:
     )
     assert sentences(safe)[0].startswith(
         "After 3 rounds the server can solve for no client's own update under any of the schemes, "
-        "to a relative error of 0.25 to 0.65. "
+        "to a relative error of 0.25 to 0.65 if updates never changed. "
     )
     assert sentences(safe.isel(round=[0]))[0].startswith("After 1 round the server")
 

@@ -54,7 +54,7 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
     else:
         for label, history in config.histories(config.warm_up + config.rounds):
             _score_sums(config, report, attack, _simulated(config, label, history, progress))
-    report.sentences += _least_squares_words(report)
+    report.sentences += _least_squares_words(report, is_frozen=config.frozen)
 
 
 def _simulated(
@@ -216,15 +216,15 @@ def _sums_summary(
     return row
 
 
-def _least_squares_words(report: AttackFindings) -> list[str]:
-    words = []
+def _least_squares_words(report: AttackFindings, *, is_frozen: bool) -> list[str]:
+    words, frozen = [], " if updates never changed" * is_frozen
     for row in report.summary:
         start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "
         if "recovered" in row:
             words.append(
                 f"{start}{row['recovered']} recovered with an error below {FOUND:g}; mean error "
-                f"{_digits(row['mean_error'])} (expected of unrelated updates that never change: "
-                f"{_digits(row['predicted_error'])})."
+                f"{_digits(row['mean_error'])}{frozen} (expected of unrelated updates that never "
+                f"change: {_digits(row['predicted_error'])})."
             )
         else:
             words.append(
