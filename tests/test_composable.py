@@ -754,6 +754,9 @@ def attacks_rows() -> dict[str, Row]:
         "canaries().play": _not(
             VALUE, lambda key: attacks.canaries(0, mechanism).play(key, P[0], 3), keys
         ),
+        "exposing_server().play": _not(
+            VALUE, lambda key: attacks.exposing_server(6, 3).play(key, 2), keys
+        ),
         "Distinguish.run": _not(
             VALUE, lambda key: attacks.distinguish(0, [1.0, 1.0]).run(key, aggregates), keys
         ),

@@ -2,6 +2,7 @@ from ._canaries import CanaryScores as CanaryScores, canaries as canaries
 from ._dense_recovery import dense_recovery as dense_recovery
 from ._disaggregation import disaggregation as disaggregation
 from ._distinguish import Distinguish as Distinguish, distinguish as distinguish
+from ._exposing_server import exposing_server as exposing_server
 from ._gradient_inversion import gradient_inversion as gradient_inversion
 from ._inconsistency import model_inconsistency as model_inconsistency
 from ._least_squares import (

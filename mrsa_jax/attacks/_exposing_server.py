@@ -1,0 +1,177 @@
+"""A server that chooses its lists of survivors to expose clients, against any clients' policy.
+
+It knows what clients accept, and of the lists that they would accept asks for the one after which
+most clients are exposed; among equals, the one with the largest sum of squared leverages. A sum
+raises the leverages h by r^2 / |r|^2, r the part of its row outside the span of those before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Int
+
+from mrsa_jax._core.arrays import needs_values
+from mrsa_jax._core.round_rules import block_labels
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.streams import as_key, host_generator
+from mrsa_jax.privacy import first_exposure
+from mrsa_watch._base.errors import check_integer
+from mrsa_watch._base.html import brief, telling
+
+_NOTHING = 1e-9  # of a row's squared length outside the span: rounding
+
+
+class ExposingRounds(NamedTuple):
+    """What the server asked for and got (of `ExposingServer.play`).
+
+    Attributes:
+        participation: bool[J, N], the sums that it learnt; no clients in a round in which every
+            list that it thought of would have been refused.
+        refused: Lists that it thought of and clients would have refused.
+    """
+
+    participation: Bool[np.ndarray, "rounds clients"]
+    refused: int
+
+    @property
+    def exposed(self) -> Int[np.ndarray, " rounds"]:
+        """Return int[J], how many clients are exposed after each round."""
+        first, rounds = np.asarray(first_exposure(self.participation)), len(self.participation)
+        return np.cumsum(np.bincount(first[first >= 0], minlength=rounds))
+
+    def __repr__(self) -> str:
+        """Return what the arrays are."""
+        return brief(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return telling(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExposingServer:
+    """The adversary (built by `exposing_server`).
+
+    Attributes:
+        cohort_size: K, the most clients that it lists in a round.
+        blocks: int[N], the number of each client's block.
+        candidates: Lists that it thinks of in each round.
+    """
+
+    cohort_size: int
+    blocks: Int[np.ndarray, " clients"]
+    candidates: int
+
+    @needs_values
+    def play(
+        self, seed: Any, num_rounds: int | np.integer, accepts: Callable[[Any], bool] | None = None
+    ) -> ExposingRounds:
+        """Ask for sums in some rounds.
+
+        Args:
+            seed: Integer or key.
+            num_rounds: J.
+            accepts: Whether clients unmask a list, bool[N]: their policy, which the server knows.
+                None for clients who unmask every sum over two or more.
+
+        Returns:
+            The sums that it learns.
+        """
+        rounds = check_integer(num_rounds, "num_rounds", 1)
+        rng, n = host_generator(as_key(seed)), len(self.blocks)
+        asked, refused = np.zeros((rounds, n), bool), 0
+        basis, leverage = np.zeros((0, n)), np.zeros(n)
+        for number in range(rounds):
+            best = (-1.0, -1.0)
+            for _ in range(self.candidates):
+                listed = self._thought_of(rng, asked[:number])
+                if listed.sum() < FEWEST_IN_A_SUM or not (accepts is None or accepts(listed)):
+                    refused += 1
+                    continue
+                raised = leverage + _raises(basis, listed)
+                value = (float((raised > 1.0 - _NOTHING).sum()), float(raised @ raised))
+                if value > best:
+                    best, asked[number] = value, listed
+            raised = _raises(basis, asked[number])
+            if raised.any():
+                row = asked[number] - basis.T @ (basis @ asked[number])
+                row -= basis.T @ (basis @ row)
+                basis, leverage = np.vstack([basis, row / np.linalg.norm(row)]), leverage + raised
+        return ExposingRounds(asked, refused)
+
+    def _thought_of(self, rng: np.random.Generator, before: np.ndarray) -> np.ndarray:
+        """Return random clients, whole blocks, or whole blocks or an earlier sum less one."""
+        n, way = len(self.blocks), int(rng.integers(4 if len(before) else 3))
+        listed = np.zeros(n, bool)
+        if way == 0:
+            listed[rng.permutation(n)[: self.cohort_size]] = True
+            return listed
+        if way == 3:
+            listed |= before[rng.integers(len(before))]
+        else:
+            for block in rng.permutation(np.unique(self.blocks)):
+                mates = self.blocks == block
+                if (listed | mates).sum() <= self.cohort_size:
+                    listed |= mates
+        if way != 1 and listed.any():
+            listed[rng.choice(np.flatnonzero(listed))] = False
+        return listed
+
+
+def _raises(basis: np.ndarray, listed: np.ndarray) -> np.ndarray:
+    """Return by how much a sum would raise each leverage; nothing from a row in the span."""
+    row = listed.astype(float)
+    rest = row - basis.T @ (basis @ row)
+    rest -= basis.T @ (basis @ rest)
+    length = float(rest @ rest)
+    return rest * rest / length if length > _NOTHING * max(float(row @ row), 1.0) else 0.0 * rest
+
+
+def exposing_server(
+    num_clients: int | np.integer,
+    cohort_size: int | np.integer,
+    blocks: ArrayLike | int = 1,
+    candidates: int | np.integer = 32,
+) -> ExposingServer:
+    """Build a server that chooses its sums to expose as many clients as it can.
+
+    Use it to see what a client's policy is worth: with clients who unmask what they are asked
+    for, it exposes one in nearly every round; with clients who keep blocks
+    (`protocol.run(..., blocks=)`) nobody.
+
+    Args:
+        num_clients: N.
+        cohort_size: K, the most clients in a sum.
+        blocks: T, for blocks i // T of client i, or int[N]: the blocks that it is supposed to ask
+            for.
+        candidates: Lists that it thinks of in a round, of which it takes the best; 1 for a server
+            that asks at random.
+
+    Returns:
+        A frozen value; `play` asks for the sums.
+
+    Raises:
+        ConfigurationError: If a number is out of range, or `blocks` are no blocks of N clients.
+
+    Examples:
+        >>> server = exposing_server(12, 6, blocks=3)
+        >>> int(server.play(0, 20).exposed[-1])
+        12
+        >>> def whole(listed):
+        ...     return (listed.reshape(4, 3).sum(axis=1) % 3 == 0).all()
+        >>> int(server.play(0, 20, whole).exposed[-1])
+        0
+
+    Cost: for each candidate N times the rank of the sums before.
+
+    Source: Multi-RoundSecAgg assumes a server that selects as it should; this one does not.
+    """
+    clients = check_integer(num_clients, "num_clients", 2)
+    size = check_integer(cohort_size, "cohort_size", 2, clients)
+    count = check_integer(candidates, "candidates", 1)
+    return ExposingServer(size, np.asarray(block_labels(blocks, clients)), count)
