@@ -54,15 +54,15 @@ class Room:
     def __init__(self, blocks=PAIRS, limit=LIMIT, graph=None, keys=None, seed=0, **changes):
         n = len(blocks)
         self.graph = ~np.eye(n, dtype=bool) if graph is None else graph
-        self.limit, self.blocks = limit, blocks
+        self.limits, self.blocks = np.broadcast_to(limit, n).tolist(), blocks
         self.keys = signing_keys(n) if keys is None else keys
         number = changes.pop("round_index", 0)
         roster = [key.public_key for key in signing_keys(n)]
-        self.terms = Terms(roster, self.graph, np.full(n, limit), blocks, **changes)
+        self.terms = Terms(roster, self.graph, np.asarray(self.limits), blocks, **changes)
         plan = complete_plan(n, 1, 256)
         self.clients = [
-            Client(i, np.flatnonzero(self.graph[i]).tolist(), limit, np.zeros(1, np.uint32), plan,
-                   number, seed * 1000 + i, b"", self.keys[i], self.terms)
+            Client(i, self.near(i), self.limits[i], np.zeros(1, np.uint32), plan, number,
+                    seed * 1000 + i, b"", self.keys[i], self.terms)
             for i in range(n)
         ]  # fmt: skip
         self.number, self.everybody = number, range(n)
@@ -444,7 +444,7 @@ def parted(room, colluders, made_up, answers):
         held += [(i, owner, "s") for owner, _ in answer.key_shares]
     for _, owner, kind in set(held):
         count[owner, kind] = count.get((owner, kind), 0) + 1
-    is_known = {what for what, shares in count.items() if shares >= room.limit}
+    is_known = {what for what, shares in count.items() if shares >= room.limits[what[0]]}
     rows = sorted(room.uploads - colluders)
     unknown = {}
     for row, i in enumerate(rows):
@@ -562,6 +562,25 @@ def test_ten_thousand_servers_that_lie_part_no_mates(name, colluders):
     found, answered = games(100, 1000 * colluders, min(colluders, MOST[name]), **SETTINGS[name])
     assert found == 0
     assert answered > 300
+
+
+def test_blocks_merely_joined_in_a_sparse_graph_are_refused_and_would_be_parted(monkeypatch):
+    """Two cliques of five with one edge, whose ends are mates: b_0 and s_1 come out."""
+    cliques = np.zeros((10, 10), bool)
+    for members in ([0, 2, 3, 4, 5], [1, 6, 7, 8, 9], [0, 1]):
+        cliques[np.ix_(members, members)] = True
+    graph = cliques & ~np.eye(10, dtype=bool)
+    setting = {"blocks": np.arange(10) // 2, "limit": cliques.sum(axis=1) // 2 + 1, "graph": graph}
+    with pytest.raises(mj.ConfigurationError, match="the same neighbours"):
+        Room(**setting)
+    monkeypatch.setattr("mrsa_jax.protocol._terms.check_blocks", lambda *_: None)
+    room, told = Room(**setting).until_upload(), {}
+    for i in range(2, 10):
+        told[i] = range(10) if i < 6 else range(2, 10)
+    signed = {i: room.sign(i, survivors) for i, survivors in told.items()}
+    answers = {i: room.unmask(i, {j: signed[j] for j in set(room.near(i)) & set(told) - {0, 1}})
+               for i in told}  # fmt: skip
+    assert parted(room, set(), set(), answers)
 
 
 @pytest.mark.parametrize("colluders", [{0}, {0, 1}])
