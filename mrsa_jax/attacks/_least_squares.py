@@ -19,9 +19,10 @@ from mrsa_jax import modular, privacy
 from mrsa_jax._core.arrays import as_integers, host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax.attacks._view import AggregateView, check_not_negative, checked_view
-from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.errors import check_integer, check_number, require
 
 _PRIORS = ("zero", "mean")
+_MOST_MEMORY = 1 - 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +33,15 @@ class LeastSquares:
         ridge: Weight of the penalty on the squared length of what is added to the prior.
         noise: How much an update changes from sum to sum, relative to its own deviation.
         prior: What a client is taken to send of which the sums say nothing.
+        memory: rho of updates that drift; None asks for one update, the same in all rounds.
+        share: What of their variance has this memory.
     """
 
     ridge: float
     noise: float
     prior: Literal["zero", "mean"]
+    memory: float | None = None
+    share: float = 1.0
 
     def estimator(self, participation: Any) -> Float64[np.ndarray, "clients rounds"]:
         """Return the matrix that turns the sums into estimates.
@@ -45,7 +50,9 @@ class LeastSquares:
             participation: bool or integer weights [J, N].
         """
         weights = _checked_participation(participation, ndim=2)
-        if self.noise > 0:  # sums of many clients carry the noise of many
+        if self.memory is not None:
+            inverse = _of_last_rounds(weights, self.memory, self.share)
+        elif self.noise > 0:  # sums of many clients carry the noise of many
             squares = np.sqrt(np.square(weights.astype(np.float64)).sum(axis=1))
             scale = np.divide(1.0, squares, out=np.zeros(len(squares)), where=squares > 0)
             inverse = _damped(weights * scale[:, None], self.noise**2) * scale[None, :]
@@ -97,7 +104,12 @@ class LeastSquares:
 
 
 def least_squares_attack(
-    *, ridge: float = 0.0, noise: float = 0.0, prior: Literal["zero", "mean"] = "zero"
+    *,
+    ridge: float = 0.0,
+    noise: float = 0.0,
+    prior: Literal["zero", "mean"] = "zero",
+    memory: float | None = None,
+    share: float = 1.0,
 ) -> LeastSquares:
     """Return the least-squares attack, plain or regularised.
 
@@ -108,13 +120,16 @@ def least_squares_attack(
             the rows' sums of squares. Not together with `ridge`.
         prior: `"zero"` (the solution of least norm), or `"mean"`: what the sums do not tell of a
             client is taken from the mean update of all sums.
+        memory: rho from 0 to 0.999999: updates drift as in `privacy.hidden_among`, one row after
+            another, and what is estimated is the update of each client's last own row. Alone.
+        share: The share of an update's variance that has this memory.
 
     Returns:
         The attack, for `run` or `estimates`.
 
     Raises:
-        ConfigurationError: If a number is negative or not finite, both are positive, or the
-            prior is unknown.
+        ConfigurationError: If a number is out of range, more than one of `ridge`, `noise` and
+            `memory` is given, or the prior is unknown.
 
     Examples:
         >>> view = AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
@@ -124,7 +139,12 @@ def least_squares_attack(
     check_not_negative(ridge=ridge, noise=noise)
     require(ridge == 0 or noise == 0, "noise", "must be 0 with a `ridge`", noise, ridge)
     require(prior in _PRIORS, "prior", f"must be one of {_PRIORS}", prior)
-    return LeastSquares(float(ridge), float(noise), prior)
+    check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
+    if memory is not None:
+        rule = f"must lie in [0, {_MOST_MEMORY}]; leave it out for updates that never change"
+        check_number(memory, "memory", rule, 0.0, _MOST_MEMORY)
+        require(ridge == noise == 0, "memory", "must stand without `ridge` and `noise`", memory)
+    return LeastSquares(float(ridge), float(noise), prior, memory, float(share))
 
 
 _PLAIN = least_squares_attack()
@@ -207,7 +227,9 @@ def windows(values: Any, length: int, stride: int = 1) -> np.ndarray:
 
 
 @needs_values
-def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.ndarray, "*_"]:
+def predicted_error(
+    participation: Any, *, noise: float = 0.0, memory: float | None = None, share: float = 1.0
+) -> Float64[np.ndarray, "*_"]:
     """Return the error to expect for each client: 1 - 1/`privacy.hidden_among`.
 
     The mean of `reconstruction_error` over unrelated updates of equal length that do not change,
@@ -219,9 +241,11 @@ def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.nda
     Args:
         participation: bool or integer weights [..., J, N].
         noise: As for `least_squares_attack`.
+        memory: As for `least_squares_attack`: the error in the update of the last own row.
+        share: As for `least_squares_attack`.
 
     Returns:
-        float64 [..., N]: exactly 0 for those who are exposed without noise.
+        float64 [..., N]: exactly 0 for those who are exposed without noise; 1 for those in no sum.
 
     Examples:
         >>> predicted_error([[1, 1, 0], [0, 0, 1]]).round(6).tolist()
@@ -229,6 +253,10 @@ def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.nda
     """
     P = host_array(as_integers(participation, "participation"), "participation")
     check_not_negative(noise=noise)
+    if memory is not None:
+        hidden = privacy.hidden_among(P, memory=memory, share=share, each_round=True)
+        own = np.take_along_axis(np.asarray(hidden), _last_rows(P)[..., None, :], axis=-2)
+        return 1.0 - np.where(P.any(axis=-2), 1 / own[..., 0, :], 0.0)
     if noise == 0:
         return 1.0 - 1.0 / np.asarray(privacy.hidden_among(P))
     found = []
@@ -348,6 +376,25 @@ def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
         f"dtype {sums.dtype}",
     )
     return sums
+
+
+def _last_rows(P: np.ndarray) -> np.ndarray:
+    """Return the last row `[..., N]` that each client is in; the last of all if in none."""
+    return np.asarray(P.shape[-2] - 1 - np.argmax(P[..., ::-1, :] != 0, axis=-2))
+
+
+def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndarray:
+    """Return R[r, :] D_i ((P P^T) o R)^-1 [N, J], r the last row of each client."""
+    P = weights.astype(np.float64)
+    lags = np.abs(np.subtract.outer(np.arange(len(P)), np.arange(len(P))))
+    kernel = np.where(lags == 0, 1.0, share * memory**lags)
+    covariance = P @ P.T * kernel
+    lengths = np.sqrt(np.diagonal(covariance))
+    scale = np.divide(1.0, lengths, out=np.zeros(len(P)), where=lengths > 0)
+    ratios = covariance * scale[:, None] * scale
+    np.fill_diagonal(ratios, 1.0)  # rows of nobody as well
+    known = P * kernel[:, _last_rows(weights)] * scale[:, None]
+    return np.asarray(np.linalg.solve(ratios, known).T * scale)
 
 
 def _damped(weights: np.ndarray, penalty: float) -> np.ndarray:

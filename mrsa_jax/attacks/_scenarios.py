@@ -34,6 +34,7 @@ class SummedRounds:
         rounds: int [J'], the round of each row.
         sent: float64 [N, d], the mean of what each client sent in these rounds; zeros for those
             who sent nothing (for scores only).
+        last: float64 [N, d], what each client sent last; zeros for those who sent nothing.
         change: float64 [N], how much a client's updates differ from that mean: the mean squared
             distance relative to the mean's squared length; nan for those who sent nothing.
         parameters: f32 [d], the model after the last round.
@@ -42,6 +43,7 @@ class SummedRounds:
     view: AggregateView
     rounds: np.ndarray
     sent: np.ndarray
+    last: np.ndarray
     change: np.ndarray
     parameters: np.ndarray
 
@@ -148,6 +150,7 @@ class _Kept:
         self.rounds: list[int] = []
         self.sums: list[np.ndarray] = []
         self.total = np.zeros((num_clients, dim))
+        self.last = np.zeros((num_clients, dim))
         self.squares = np.zeros(num_clients)
         self.counts = np.zeros(num_clients)
 
@@ -156,6 +159,7 @@ class _Kept:
         self.sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
         own = np.asarray(updates, np.float64)
         self.total[members] += own
+        self.last[members] = own
         self.squares[members] += np.square(own).sum(axis=1)
         self.counts[members] += 1
 
@@ -167,7 +171,7 @@ class _Kept:
         change = np.full(len(size), np.nan)
         np.divide(spread, size, out=change, where=size > 0)
         view = AggregateView(history[self.rounds], np.stack(self.sums))
-        return SummedRounds(view, np.asarray(self.rounds), sent, change, parameters)
+        return SummedRounds(view, np.asarray(self.rounds), sent, self.last, change, parameters)
 
 
 @finding

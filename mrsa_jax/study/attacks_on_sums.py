@@ -7,6 +7,7 @@ import pathlib
 from typing import Annotated, Literal
 
 from mrsa_jax._core.flags import (
+    IS_CHANCE,
     IS_INSIDE,
     Bits,
     Count,
@@ -43,6 +44,7 @@ class LeastSquaresConfig(SumsOfRounds):
       mrsa-jax attack least-squares --frozen
       mrsa-jax attack least-squares --schemes uniform batch_partitioning:2 --learning-rate 0.01
       mrsa-jax attack least-squares --run results/train --window 60
+      mrsa-jax attack least-squares --memory 0.99 --share 0.4 --prior mean
       mrsa-jax attack least-squares --aggregates sums.npy --participation who.npy
     """
 
@@ -79,10 +81,22 @@ class LeastSquaresConfig(SumsOfRounds):
     """Penalty on the length of the estimates; 0 for the pseudo-inverse."""
     noise: FromZero = 0.0
     """How much an update changes from sum to sum, for the best linear estimate; 0: not at all."""
+    memory: Annotated[float | None, Within(0.0, 1 - 1e-6)] = None
+    """Estimate what each client sent last, of updates that drift with this correlation per sum.
+
+    With --prior mean the error is that of what differs from the mean update."""
+    share: Annotated[float, IS_CHANCE] = 1.0
+    """The share of an update's variance that has this memory; the rest is new in each sum."""
 
 
 def _check_least_squares(config: LeastSquaresConfig) -> None:
     require(config.ridge == 0 or config.noise == 0, "noise", "must be 0 with --ridge", config.noise)
+    if config.memory is not None:
+        alone = config.ridge == config.noise == 0 and not config.frozen
+        rule = "must stand without --ridge, --noise and --frozen"
+        require(alone, "memory", rule, config.memory)
+    require(config.memory is not None or config.share == 1, "share", "must be given with --memory",
+            config.share)  # fmt: skip
     given = (config.aggregates is None) == (config.participation is None)
     if config.run is not None:
         rule = "must be the folder of a complete run of `mrsa-jax train`"

@@ -264,3 +264,38 @@ def test_predicted_error_of_updates_that_change() -> None:
     variance = np.square(estimator) @ (noise**2 * np.square(history).sum(axis=1))
     expected = mj.attacks.predicted_error(history, noise=noise)
     np.testing.assert_allclose(bias + variance, expected, atol=1e-10)
+
+
+def test_the_last_update_of_those_that_drift_is_estimated_as_well_as_can_be() -> None:
+    """Error of the estimator as a matrix, against the share that the best one explains."""
+    P = (np.random.default_rng(8).random((7, 6)) < 0.4).astype(np.int64)
+    P[3] = P[:, 5] = 0  # a skipped round; somebody in no sum
+    lags = np.abs(np.subtract.outer(np.arange(7), np.arange(7)))
+    R = np.where(lags == 0, 1.0, 0.75 * 0.5**lags)
+    E = mj.attacks.least_squares_attack(memory=0.5, share=0.75).estimator(P)
+    covariance = P @ P.T * R
+    last = [max(np.flatnonzero(P[:, i]), default=0) for i in range(6)]
+    known = np.asarray([P[:, i] * R[last[i]] for i in range(6)])
+    errors = 1 - 2 * (E * known).sum(axis=1) + np.einsum("ij,jk,ik->i", E, covariance, E)
+    predicted = mj.attacks.predicted_error(P, memory=0.5, share=0.75)
+    np.testing.assert_allclose(errors, predicted, rtol=1e-9)
+    assert errors[5] == 1
+    assert (errors[:5] < 1).all()
+    for k in range(20):  # no other matrix does better
+        other = E + 0.01 * np.random.default_rng(k).normal(size=E.shape) * P.any(axis=1)
+        wrong = 1 - 2 * (other * known).sum(axis=1) + np.einsum("ij,jk,ik->i", other, covariance,
+                                                               other)  # fmt: skip
+        assert (wrong >= errors - 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"memory": 1.0}, "`memory` must lie in"),
+        ({"memory": 0.5, "noise": 0.1}, "`memory` must stand without `ridge` and `noise`"),
+        ({"share": 2.0}, "`share` must be a number from 0 to 1"),
+    ],
+)
+def test_settings_of_a_drift_are_checked(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        mj.attacks.least_squares_attack(**settings)

@@ -182,6 +182,24 @@ def test_who_is_predicted_exposed_is_recovered(
     assert "`out` must not hold another study" in " ".join(capsys.readouterr().err.split())
 
 
+def test_the_last_update_of_those_that_drift(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Client 0 is alone in the second sum; client 1 is estimated from (3, 1) by hand."""
+    np.save(tmp_path / "who.npy", np.asarray([[1, 1], [1, 0]]))
+    np.save(tmp_path / "sums.npy", np.asarray([[3.0], [1.0]]))
+    words = ["least-squares", "--aggregates", str(tmp_path / "sums.npy"), "--participation",
+             str(tmp_path / "who.npy"), "--memory", "0.5"]  # fmt: skip
+    found = _json(words, tmp_path / "out", capsys)
+    # M = [[2, 1/2], [1/2, 1]], c = (1, 0): c^T M^-1 = (4, -2) / 7
+    estimates = np.load(tmp_path / "out" / "estimates.npy")
+    np.testing.assert_allclose(estimates, [[1.0], [(4 * 3 - 2 * 1) / 7]], rtol=1e-12)
+    errors = [row["predicted_error"] for row in found["scores"]]
+    assert errors == pytest.approx([0.0, 1 - 4 / 7])
+    assert main(["attack", "least-squares", "--share", "0.5"]) == 2
+    assert "`share` must be given with --memory" in capsys.readouterr().err
+
+
 def test_sums_of_another_framework(
     files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

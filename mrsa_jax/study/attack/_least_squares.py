@@ -37,16 +37,18 @@ class _Sums:
     change: np.ndarray | None = None
 
     @classmethod
-    def of(cls, label: str, kept: Any) -> _Sums:
-        return cls(label, kept.view.participation, kept.view.aggregates, kept.sent, kept.change)
+    def of(cls, label: str, kept: Any, memory: float | None) -> _Sums:
+        truth = kept.sent if memory is None else kept.last
+        return cls(label, kept.view.participation, kept.view.aggregates, truth, kept.change)
 
 
 def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) -> None:
     """Attack simulated rounds, a run that is stored, or the sums in a user's files."""
     report.title = "Least squares: each client's update from the sums"
     attack = attacks.least_squares_attack(
-        ridge=config.ridge, noise=config.noise, prior=config.prior
-    )
+        ridge=config.ridge, noise=config.noise, prior=config.prior, memory=config.memory,
+        share=config.share,
+    )  # fmt: skip
     if config.aggregates is not None:
         _score_sums(config, report, attack, _from_files(config))
     elif config.run is not None:
@@ -54,7 +56,7 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
     else:
         for label, history in config.histories(config.warm_up + config.rounds):
             _score_sums(config, report, attack, _simulated(config, label, history, progress))
-    report.sentences += _least_squares_words(report, is_frozen=config.frozen)
+    report.sentences += _least_squares_words(config, report)
 
 
 def _simulated(
@@ -73,7 +75,7 @@ def _simulated(
         trainer=trainer, aggregator=aggregator, is_frozen=config.frozen,
         warm_up=config.warm_up, progress=progress.update,
     )  # fmt: skip
-    return _Sums.of(label, kept)
+    return _Sums.of(label, kept, config.memory)
 
 
 def _from_files(config: LeastSquaresConfig) -> _Sums:
@@ -132,7 +134,7 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
         warm_up=0 if config.window is None else _window_start(history, config.window),
         progress=progress.update,
     )  # fmt: skip
-    return _Sums.of(label, kept)
+    return _Sums.of(label, kept, config.memory)
 
 
 def _window_start(history: np.ndarray, length: int) -> int:
@@ -160,8 +162,11 @@ def _score_sums(
         rule = "must be no longer than the history"
         require(config.window <= len(history), "window", rule, config.window, len(history))
         history, values = history[-config.window :], values[-config.window :]
+    if config.memory is not None and config.prior == "mean":
+        sums, values = _about_the_mean(sums, history, values)
     exposed = np.asarray(privacy.first_exposure(history))
-    predicted = attacks.predicted_error(history, noise=config.noise)
+    predicted = attacks.predicted_error(history, noise=config.noise, memory=config.memory,
+                                        share=config.share)  # fmt: skip
     error = np.full(history.shape[1], np.nan)
     if sums.truth is not None:
         error = attacks.streamed_errors(history, values, sums.truth, attack=attack)
@@ -178,6 +183,16 @@ def _score_sums(
         exposed_in_sum=np.where(exposed >= 0, exposed, None),  # type: ignore[call-overload]
     )
     report.summary.append(_sums_summary(sums, history, error, predicted, exposed))
+
+
+def _about_the_mean(
+    sums: _Sums, history: np.ndarray, values: np.ndarray
+) -> tuple[_Sums, np.ndarray]:
+    """Return truth and sums without the mean update, so that errors are of what differs from it."""
+    counts = np.asarray(history).astype(np.float64).sum(axis=1)
+    mean = values.sum(axis=0) / max(counts.sum(), 1.0)
+    truth = None if sums.truth is None else sums.truth - mean
+    return dataclasses.replace(sums, truth=truth), values - counts[:, None] * mean
 
 
 def _estimate(
@@ -216,20 +231,26 @@ def _sums_summary(
     return row
 
 
-def _least_squares_words(report: AttackFindings, *, is_frozen: bool) -> list[str]:
-    words, frozen = [], " if updates never changed" * is_frozen
+def _least_squares_words(config: LeastSquaresConfig, report: AttackFindings) -> list[str]:
+    words, frozen = [], " if updates never changed" * config.frozen
+    is_drifting = config.memory is not None
+    expected = f"unrelated updates that {'drift so' if is_drifting else 'never change'}"
     for row in report.summary:
         start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "
+        predicted = _digits(row["predicted_error"])
+        if is_drifting:  # what exposes a client tells its updates only if these never change
+            start, mates = f"{row['scheme']}: ", row["strong_T"]
+            if mates > 1:
+                predicted += f"; with T = {mates} at least {1 - 1 / mates:.3g}"
         if "recovered" in row:
             words.append(
                 f"{start}{row['recovered']} recovered with an error below {FOUND:g}; mean error "
-                f"{_digits(row['mean_error'])}{frozen} (expected of unrelated updates that never "
-                f"change: {_digits(row['predicted_error'])})."
+                f"{_digits(row['mean_error'])}{frozen} (expected of {expected}: {predicted})."
             )
         else:
             words.append(
-                f"{start}if their updates stayed as they are, the mean error of the estimates in "
-                f"estimates.npy is about {_digits(row['predicted_error'])}."
+                f"{start}the mean error of the estimates in estimates.npy is about {predicted}, "
+                f"of {expected}."
             )
     return words
 
