@@ -14,7 +14,6 @@ import tyro
 from mrsa_jax._core.flags import (
     BELOW_ONE,
     IS_BITS,
-    IS_CHANCE,
     IS_GROUP,
     IS_PART,
     IS_POSITIVE,
@@ -34,7 +33,7 @@ from mrsa_jax._core.flags import (
 )  # fmt: skip
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study._config import Lasting, Memory, check_drift, parse_scheme
 from mrsa_jax.study._tables import check_unset, validate_graph
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown, plain_settings
@@ -130,12 +129,12 @@ class AuditConfig(LogSettings):
     """Exit with status 3 unless each client is hidden among so many; noise is not counted. With
     --memory or --drift: unless each of its updates is, if updates drift so."""
 
-    memory: Annotated[float | None, IS_CHANCE, tyro.conf.arg(metavar="RHO")] = None
+    memory: Memory = None
     """Also among how many the update of any one round is hidden, if updates drift: the correlation
     of what lasts of a client's update with that of the round before. Rows of the log count as
     rounds that follow each other."""
 
-    share: Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")] = 1.0
+    share: Lasting = 1.0
     """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
 
     drift: Folder = None
@@ -191,10 +190,9 @@ def check_audit(config: AuditConfig) -> None:
         require(config.spread is None, "spread", rule, config.spread)
     rule = "must come with planned: noise that nobody adds to its own update nobody can tell"
     require(config.counts_shares or not config.colluding, "colluding", rule, config.colluding)
-    given = config.memory is not None
-    require(given or config.share == 1, "share", "must come with memory", config.share)
-    rule = "must be left out with memory"
-    require(not given or config.drift is None, "drift", rule, str(config.drift))
+    check_drift(config)
+    both = config.memory is not None and config.drift is not None
+    require(not both, "drift", "must be left out with memory", str(config.drift))
     for name in ("recipe_file", "certificate"):
         path = getattr(config, name)
         there = path is None or path.parent.is_dir()

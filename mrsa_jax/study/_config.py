@@ -13,6 +13,8 @@ import pathlib
 import typing
 from typing import Annotated, Any, Literal
 
+import tyro
+
 from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
@@ -51,6 +53,17 @@ SIX_SCHEMES = (
 )
 
 _SOFTMAX = TrainingConfig(model="logistic")  # a demo is to take a minute
+
+# How clients' updates are assumed to drift, where it is not as if they never changed.
+Memory = Annotated[float | None, IS_CHANCE, tyro.conf.arg(metavar="RHO")]
+Lasting = Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")]
+
+
+def check_drift(config: Any) -> None:
+    """Raise if a share of updates is to last with no memory given."""
+    is_given = config.memory is not None or config.share == 1
+    require(is_given, "share", "must come with memory", config.share)
+
 
 # Fields that say where results go, how they are made and shown, not what is studied.
 _PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "resources",
@@ -133,6 +146,11 @@ class SimulateConfig(Shown):
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
     balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
     (--plugin)."""
+    memory: Memory = None
+    """Also among how many the worst update of any round is hidden, if updates drift: the
+    correlation of what lasts of a client's update with that of the round before. None: not told."""
+    share: Lasting = 1.0
+    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
@@ -289,6 +307,7 @@ def check_study(config: Config) -> None:
         assignment = config.population.assignment
         rule = "must be another: a simulation without data knows no labels"
         require(assignment != "by_label", "assignment", rule, assignment)
+        check_drift(config)
     else:
         validate_training(config.training)
         _validate_aggregation(config, schemes)

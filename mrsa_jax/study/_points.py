@@ -111,9 +111,9 @@ def columns_of(results: xr.Dataset, *settings: str) -> tuple[str, ...]:
 def points(results: xr.Dataset) -> pd.DataFrame:
     """Return a study as a table, a row a scheme or a point that is done.
 
-    Over trials each quantity is a mean, but strong T and what the worst client is hidden among are
-    the smallest, and the first round that exposes somebody the earliest; nan where there is none.
-    Trajectories give their last entry.
+    Over trials each quantity is a mean, but strong T and what the worst client, or update, is
+    hidden among are the smallest, and the first round that exposes somebody the earliest; nan where
+    there is none. Trajectories give their last entry.
     """
     import pandas as pd
 
@@ -183,6 +183,7 @@ def _reduced(name: str, variable: xr.DataArray, axes: tuple[str, ...]) -> np.nda
 _STATISTICS = {
     "strong_privacy": "least",
     "hidden_among_worst": "least",
+    "update_hidden_worst": "least",
     "first_exposed_round": "earliest",
     "first_exposure": "earliest",
 }

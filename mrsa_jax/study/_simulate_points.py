@@ -6,6 +6,7 @@ their settings before anything runs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -37,10 +38,14 @@ from mrsa_jax.study._training_setting import lossy_trials
 
 # Type, units, description.
 _HIDDEN = "As in a sum of how many clients one is hidden"
+_DRIFTING = "As in a sum of how many clients one's worst update is hidden, if updates drift"
+_UPDATES = ("update_hidden_worst", "update_hidden_median")  # where a memory is given
 _AT_END = {
     "strong_privacy": ("int32", "clients", "Strong T; nan before any sum"),
     "hidden_among_worst": ("float64", "clients", f"{_HIDDEN}, the worst client of those in sums"),
     "hidden_among_median": ("float64", "clients", f"{_HIDDEN}, the median client of those"),
+    "update_hidden_worst": ("float64", "clients", f"{_DRIFTING}, the worst client of those"),
+    "update_hidden_median": ("float64", "clients", f"{_DRIFTING}, the median client of those"),
     "rank": ("int32", "1", "Rank of the participation matrix"),
     "exposed_clients": ("int32", "clients", "Clients whose update follows from the sums"),
     "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; nan: none"),
@@ -52,6 +57,7 @@ _AFTER_EACH_ROUND = (
     "strong_privacy",
     "hidden_among_worst",
     "hidden_among_median",
+    *_UPDATES,
     "rank",
     "exposed_clients",
     "fairness_gap",
@@ -62,12 +68,16 @@ EVERYTHING = (TRAJECTORIES, *DETAILS)
 """What a study keeps, and a sweep where it is asked to."""
 
 
-def history_variables(dims: tuple[str, ...], kept: Collection[str]) -> dict[str, Variable]:
+def history_variables(
+    dims: tuple[str, ...], kept: Collection[str], *, drifts: bool = False
+) -> dict[str, Variable]:
     """Return what a sweep keeps of who took part: at the end, after each round, and for ever."""
-    found = {name: Variable(dims, *facts) for name, facts in _AT_END.items()}
+    left_out = () if drifts else _UPDATES
+    found = {name: Variable(dims, *own) for name, own in _AT_END.items() if name not in left_out}
     found["guaranteed_privacy"] = Variable((), "int32", *_LASTS)
     found["largest_rank"] = Variable((), "int32", "1", "N, the rank at which all are exposed")
-    for name in _AFTER_EACH_ROUND if TRAJECTORIES in kept else ():
+    paths = [name for name in _AFTER_EACH_ROUND if name in found and TRAJECTORIES in kept]
+    for name in paths:
         dtype, units, text = _AT_END[name]
         words = f"{text}, after each round"
         found[f"{name}_by_round"] = Variable((*dims, "round"), dtype, units, words)
@@ -77,9 +87,15 @@ def history_variables(dims: tuple[str, ...], kept: Collection[str]) -> dict[str,
     return found
 
 
-def known_of(history: _trial.History, kept: Collection[str]) -> dict[str, np.ndarray]:
-    """Return of histories [..., J, N] what `history_variables` says, but for statuses."""
-    paths = {name: getattr(history, name) for name in _AFTER_EACH_ROUND}
+def known_of(
+    history: _trial.History, kept: Collection[str], updates: dict[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
+    """Return of histories [..., J, N] what `history_variables` says, but for statuses.
+
+    `updates`: what is known of updates that drift, [..., J].
+    """
+    own = [name for name in _AFTER_EACH_ROUND if name not in _UPDATES]
+    paths = {name: getattr(history, name) for name in own} | (updates or {})
     found = {name: path[..., -1] for name, path in paths.items()}
     never, first = np.iinfo(np.int32).max, history.first_exposure
     least = np.where(first >= 0, first, never).min(axis=-1)
@@ -225,7 +241,8 @@ def sizes(configs: Sequence[SimulateConfig]) -> dict[str, int]:
 
 def variables(configs: Sequence[SimulateConfig], kept: Collection[str]) -> dict[str, Variable]:
     """Return what is known of each trial at its end, and after each round."""
-    found = history_variables(("trial",), kept)
+    drifts = any(config.memory is not None for config in configs)
+    found = history_variables(("trial",), kept, drifts=drifts)
     words = "Expectation of C; none where clients are lost in rounds"
     found["expected_cardinality"] = Variable((), "float64", "clients", words)
     if not all(config.protocol.is_plain for config in configs):
@@ -262,14 +279,27 @@ def run(
             yield _with_losses(config, kept, progress)
         return
 
-    def analyse(history: np.ndarray) -> dict[str, np.ndarray]:
+    def analyse(config: SimulateConfig, history: np.ndarray) -> dict[str, np.ndarray]:
         at_end = TRAJECTORIES not in kept
-        return known_of(_trial.analyse(history, progress, at_end=at_end), kept)
+        updates = _updates(config, ((own, np.arange(config.rounds)) for own in history))
+        return known_of(_trial.analyse(history, progress, at_end=at_end), kept, updates)
 
     for config, cohorts in zip(configs, _histories(configs, machine, together), strict=True):
-        found = _on_all_hosts(analyse, _trial.learnt_sums(cohorts))
+        own = functools.partial(analyse, config)
+        found = _on_all_hosts(own, _trial.learnt_sums(cohorts))
         online = _build.build_online(config.seed, config.population)
         yield found | of_point(config, *online)
+
+
+def _updates(
+    config: SimulateConfig, trials: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Return among how many updates that drift are hidden, [B, J], of sums and their rounds."""
+    if config.memory is None:
+        return {}
+    drift = config.rounds, config.memory, config.share
+    paths = np.stack([_trial.hidden_updates(rows, rounds, *drift) for rows, rounds in trials])
+    return {name: paths[..., k] for k, name in enumerate(_UPDATES)}
 
 
 def _histories(
@@ -318,7 +348,8 @@ def _with_losses(
     """Play rounds in which clients are lost."""
     online, rates = _build.build_online(config.seed, config.population)
     played = lossy_trials(config, _selector(config), online, _rule(config))
-    found = known_of(_trial.analyse_played(played, progress), kept)
+    updates = _updates(config, map(selection.learnt_rows, _trial.each_trial(played)))
+    found = known_of(_trial.analyse_played(played, progress), kept, updates)
     status = np.asarray(played.status)
     failed = ((status != Status.OK) & (status != Status.SKIPPED)).sum(axis=1).astype(np.int32)
     found |= {"failed_rounds": failed} | ({"status": status} if "status" in kept else {})

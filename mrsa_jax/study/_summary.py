@@ -58,8 +58,8 @@ class Row:
         update_memory: Memory rho of the part of them that lasts.
         update_lasting: That part's share of their variance.
         update_hidden_worst: As in a sum of how many clients the worst update of any round is, by
-            that drift.
-        update_hidden_median: The worst update of the median client.
+            that drift, or as the memory of a simulation says (the worst of all trials).
+        update_hidden_median: The worst update of the median client, a mean over trials.
         bits_worst: Bits a coordinate about the worst client's history, by that drift.
         bits_median: About the median client's, of those who took part.
     """
@@ -165,8 +165,8 @@ def _row(one: xr.Dataset) -> Row:
         update_spread=_drift(one, "update_spread"),
         update_memory=_drift(one, "update_memory"),
         update_lasting=_drift(one, "update_lasting"),
-        update_hidden_worst=_drift(one, "update_hidden_worst"),
-        update_hidden_median=_drift(one, "update_hidden_median"),
+        update_hidden_worst=_last(last, "update_hidden_worst", np.min),
+        update_hidden_median=_last(last, "update_hidden_median", np.mean),
         bits_worst=_drift(one, "bits_worst"),
         bits_median=_drift(one, "bits_median"),
         hidden_among_worst=_last(last, "hidden_among_worst", np.min),

@@ -7,7 +7,7 @@ rounds that were not skipped are trained.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -206,13 +206,19 @@ def analyse_played(
     played: selection.RoundHistory, progress: Callable[[int, int], None] | None = None
 ) -> History:
     """Analyse trials of such rounds one by one: how many sums a round gives differs."""
-    trials, parts = len(played.status), []
-    for b in range(trials):
-        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], played)
+    parts: list[History] = []
+    for own in each_trial(played):
         parts.append(analyse_rounds(own))
         if progress is not None:
-            progress(b + 1, trials)
+            progress(len(parts), len(played.status))
     return joined(parts, np.stack)
+
+
+def each_trial(played: selection.RoundHistory) -> Iterator[selection.RoundHistory]:
+    """Go through trials of rounds with dropouts inside."""
+    for b in range(len(played.status)):
+        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], played)
+        yield own
 
 
 def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> History:
@@ -246,6 +252,30 @@ def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> Histo
         fairness_gap=np.asarray(selection.fairness_gap(own)),
         aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
     )
+
+
+def hidden_updates(
+    rows: np.ndarray, rounds: np.ndarray, num_rounds: int, memory: float, share: float
+) -> np.ndarray:
+    """Return among how many the worst update so far is hidden if updates drift, after each round.
+
+    Args:
+        rows: bool[sums, N], who is in each learnt sum.
+        rounds: int[sums], ascending, the round of each: sums of one round are of one update.
+        num_rounds: J.
+        memory: Correlation of what lasts with that of the round before.
+        share: Of an update's variance that lasts.
+
+    Returns:
+        float64[J, 2], of the worst and the median client of those in sums; nan before the first.
+    """
+    lags = np.abs(np.subtract.outer(rounds, rounds))
+    kernel = np.where(lags == 0, 1.0, share * memory**lags)
+    found = np.full((1, 2), np.nan)
+    if len(rows):
+        path = privacy.hidden_among_trajectory(rows, memory=kernel, quantiles=WORST_AND_MEDIAN)
+        found = np.concatenate([found, np.asarray(path)])
+    return np.asarray(found[np.searchsorted(rounds, np.arange(num_rounds), side="right")])
 
 
 def learnt_sums(cohorts: Any) -> np.ndarray:

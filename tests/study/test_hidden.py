@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 from fractions import Fraction
@@ -98,6 +99,65 @@ SMALL = study.SimulateConfig(
     schemes=("uniform", "batch_partitioning:2"),
     population=study.PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.3,)),
 )
+
+
+def test_updates_of_several_sums_a_round_and_of_rounds_that_were_skipped() -> None:
+    """By hand: {0,1} and {1,2} in one round tell 2/3 of each; {0,1,2} later 19/28 at rho 1/2."""
+    rows = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
+    found = _trial.hidden_updates(rows, np.array([0, 0, 1]), 2, 0.5, 1.0)
+    np.testing.assert_allclose(found, [[1.5, 1.5], [28 / 19, 28 / 19]])
+    found = _trial.hidden_updates(rows, np.array([1, 1, 3]), 5, 0.5**0.5, 1.0)
+    np.testing.assert_allclose(found[1:, 0], [1.5, 1.5, 28 / 19, 28 / 19])
+    assert np.isnan(found[0]).all()
+    assert np.isnan(_trial.hidden_updates(rows[:0], np.zeros(0, int), 2, 0.5, 1.0)).all()
+
+
+def test_a_simulation_with_a_memory_says_so_of_updates() -> None:
+    drifting = dataclasses.replace(SMALL, memory=0.9, share=0.8)
+    results = study.run(drifting)
+    online = mj.availability.independent(0.3)
+    played = np.asarray(mj.selection.rollout_trials(0, mj.selection.uniform(12, 4), online, 14, 3))
+    own = results.sel(scheme="Random")
+    hidden = np.asarray(mj.privacy.hidden_among(played, memory=0.9, share=0.8))
+    worst = own["update_hidden_worst"].values
+    np.testing.assert_allclose(worst[:, -1], hidden.min(axis=1), rtol=1e-9)
+    assert (np.diff(worst, axis=1) <= 1e-12).all()
+    taken = np.where(np.isinf(hidden), np.nan, hidden)
+    middle = own["update_hidden_median"].values[:, -1]
+    np.testing.assert_allclose(middle, np.nanmedian(taken, axis=1), rtol=1e-9)
+    row, blocks = study.summarise(results)
+    assert row.update_hidden_worst == pytest.approx(hidden.min())
+    assert row.hidden_among_worst < row.update_hidden_worst  # updates that never change are worst
+    assert blocks.update_hidden_worst >= 2
+    headings, _ = _report.table_of([row])
+    assert "Update hidden" in headings
+    assert results["update_hidden_worst"].attrs["units"] == "clients"
+
+
+def test_memory_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
+    text = (
+        'command = "simulate"\nrounds = 10\ntrials = 2\nschemes = ["uniform"]\nshare = 0.8\n'
+        "population.num_clients = 8\npopulation.cohort_size = 4\n[grid]\nmemory = [0.0, 0.5, 1.0]\n"
+    )
+    (tmp_path / "study.toml").write_text(text)
+    results = study.sweep(tmp_path / "study.toml", out=tmp_path / "out")
+    worst = results["update_hidden_worst"].squeeze("scheme")
+    assert worst.dims == ("memory", "trial")
+    values = worst.transpose("memory", "trial").values
+    assert (np.diff(values, axis=0) < 0).all()  # the longer the memory, the worse
+    table = results.mrsa.table().set_index("memory")
+    assert table.loc[0.5, "update_hidden_worst"] == values[1].min()
+    assert table.loc[0.0, "update_hidden_worst"] == pytest.approx(4)  # all rounds have four clients
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"share": 0.5}, "`share` must come with memory"), ({"memory": -0.1}, "`memory` must lie in"),
+     ({"memory": 0.5, "share": 1.1}, "`share` must lie in")],
+)  # fmt: skip
+def test_a_drift_that_makes_no_sense(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        study.run(dataclasses.replace(SMALL, **settings))
 
 
 def test_a_study_s_data_set_table_and_sentences() -> None:
