@@ -20,6 +20,7 @@ from mrsa_watch.flower import (  # first: says whether Flower will do
     SecAggPlus,
     pseudonym_mod,
     record,
+    whole_blocks,
 )
 
 # isort: split
@@ -29,7 +30,15 @@ from flwr.serverapp.strategy import Strategy as MessageStrategy
 from mrsa_watch.flower._books import Books, GateLike
 from mrsa_watch.flower._strategies import wrapped
 
-__all__ = ["VERSION", "Pseudonyms", "SecAggPlus", "pseudonym_mod", "record", "select"]
+__all__ = [
+    "VERSION",
+    "Pseudonyms",
+    "SecAggPlus",
+    "pseudonym_mod",
+    "record",
+    "select",
+    "whole_blocks",
+]
 
 
 def select(

@@ -40,7 +40,14 @@ class Network(Grid):
     `asked[round, stage]` is what the server sent, by node; `truth` who was asked and lost.
     """
 
-    def __init__(self, nodes: Iterable[int], losses: Losses | None = None, *, size: int = 3):
+    def __init__(
+        self,
+        nodes: Iterable[int],
+        losses: Losses | None = None,
+        *,
+        size: int = 3,
+        mod: Any = None,
+    ):
         TaskIdentity.task_id = TaskIdentity.run_id = 1
         TaskIdentity.node_id = 0
         self.nodes, self.losses, self.size = list(nodes), losses or {}, size
@@ -48,6 +55,7 @@ class Network(Grid):
         self.asked: dict[tuple[int, str], dict[int, Any]] = {}
         self.lost: dict[tuple[int, str], set[int]] = {}
         self.before_send: Callable[[], None] = lambda: None
+        self.mod = mod  # before Flower's, at each node
         self.app, self.run_id = "", 1  # as for what `flwr run` did not start
         self._contexts: dict[int, Context] = {}
 
@@ -122,9 +130,10 @@ class Network(Grid):
             return Message(compat.fitres_to_recorddict(result, False), reply_to=message)
 
         context = self._contexts.setdefault(node, Context(0, node, {}, RecordDict(), {}))
-        return (secaggplus_mod if is_secure else lambda m, c, call: call(m, c))(
-            message, context, train
-        )
+        own = secaggplus_mod if is_secure else lambda m, c, call: call(m, c)
+        if self.mod is not None:
+            return self.mod(message, context, lambda m, c: own(m, c, train))
+        return own(message, context, train)
 
 
 def serve(network: Network, strategy: Any, workflow: Any, num_rounds: int) -> LegacyContext:

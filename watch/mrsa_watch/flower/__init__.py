@@ -7,8 +7,9 @@ from mrsa_watch.flower._version import check_version
 
 VERSION = check_version()  # before anything of Flower is imported
 
+from mrsa_watch.flower._blocks import whole_blocks  # noqa: E402
 from mrsa_watch.flower._pseudonyms import Pseudonyms, pseudonym_mod  # noqa: E402
 from mrsa_watch.flower._strategies import record  # noqa: E402
 from mrsa_watch.flower._workflow import SecAggPlus  # noqa: E402
 
-__all__ = ["VERSION", "Pseudonyms", "SecAggPlus", "pseudonym_mod", "record"]
+__all__ = ["VERSION", "Pseudonyms", "SecAggPlus", "pseudonym_mod", "record", "whole_blocks"]

@@ -1,0 +1,90 @@
+"""Clients of Flower's SecAgg+ that unmask whole blocks only, whatever the server asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.app.message_type import MessageType
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+
+from mrsa_watch._base.errors import MrsaError, check_integer, require
+
+Next = Callable[[Message, Context], Message]
+
+
+class RefusedError(MrsaError, ValueError):
+    """A message that the client does not answer: it could part clients of one block."""
+
+
+def whole_blocks(
+    blocks: Mapping[int, Hashable], colluders: int = 0
+) -> Callable[[Message, Context, Next], Message]:
+    """Return a mod that refuses rounds which could part a block: put it before `secaggplus_mod`.
+
+    The blocks must be fixed and known to every client before the training, and not be chosen by
+    the server. A client then sends its update only if the shares of all its mates came, and
+    unmasks a sum only over whole blocks, everybody's. Its threshold must be more than half of all
+    clients of `blocks`, as nothing else keeps the server from telling each client of others.
+
+    This holds against a server that lies about who is there. Flower's keys are not signed: a
+    server that replaces them reads everything, with this mod or without.
+
+    Args:
+        blocks: The block of every node, by its number.
+        colluders: Clients that may help the server; each asks for a higher threshold.
+
+    Returns:
+        The mod, for `ClientApp(mods=[whole_blocks(blocks), secaggplus_mod])`. What it refuses is
+        answered with an error (`RefusedError`).
+
+    Raises:
+        ConfigurationError: If there are no blocks, or `colluders` is no count.
+
+    Examples:
+        >>> mod = whole_blocks({11: "a", 12: "a", 13: "b", 14: "b"})
+
+    Source: Multi-RoundSecAgg for blocks; Bonawitz et al. (CCS 2017), Figure 4, for the rest.
+    """
+    require(len(blocks) > 0, "blocks", "must name the block of every node")
+    least = (len(blocks) + check_integer(colluders, "colluders", 0)) // 2 + 1
+    members: dict[Hashable, set[int]] = {}
+    for node, block in blocks.items():
+        members.setdefault(block, set()).add(node)
+
+    def is_whole(nodes: Iterable[int]) -> bool:
+        listed = set(nodes)
+        return listed <= blocks.keys() and all(members[blocks[node]] <= listed for node in listed)
+
+    def problem(node: int, configs: Any) -> str:
+        """Return what is wrong with a message of SecAgg+, or nothing."""
+        stage = configs.get(Key.STAGE)
+        if stage == Stage.SETUP and not configs.get(Key.THRESHOLD, 0) >= least:
+            return f"the threshold must be {least} or more"
+        if stage == Stage.SHARE_KEYS:
+            nodes = {int(name) for name in configs if name != Key.STAGE}
+            known = members[blocks[node]] <= nodes <= blocks.keys()
+            return "" if known else "keys must be those of its mates, and of known nodes"
+        if stage == Stage.COLLECT_MASKED_VECTORS:
+            came = {node, *configs.get(Key.SOURCE_LIST, ())}
+            return "" if members[blocks[node]] <= came else "shares of mates are missing"
+        if stage == Stage.UNMASK:
+            alive, dead = (configs.get(key, ()) for key in (Key.ACTIVE_NODE_ID_LIST,
+                                                            Key.DEAD_NODE_ID_LIST))  # fmt: skip
+            if not is_whole(alive) or node not in alive or len(set(alive)) < 2:
+                return "the sum must be over whole blocks, this client's among them"
+            if len({*alive, *dead}) < len(alive) + len(dead):
+                return "a node is both in the sum and lost"
+        return ""
+
+    def mod(message: Message, context: Context, call_next: Next) -> Message:
+        if message.metadata.message_type == MessageType.TRAIN:
+            node, records = message.metadata.dst_node_id, message.content.config_records
+            is_asked = RECORD_KEY_CONFIGS in records and node in blocks
+            found = problem(node, records[RECORD_KEY_CONFIGS]) if is_asked else "no SecAgg+"
+            if found:
+                raise RefusedError(f"node {node} refuses: {found}")
+        return call_next(message, context)
+
+    return mod
