@@ -242,6 +242,13 @@ class AdviseConfig(LogSettings):
     min_cardinality: Annotated[Number, IS_GROUP] = None
     """At least so many clients in a mean sum, rounds without a sum counted as none."""
 
+    memory: Memory = None
+    """Also among how many the worst update of any simulated round is hidden, if updates drift: the
+    correlation of what lasts of a client's update with that of the round before."""
+
+    share: Lasting = 1.0
+    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
+
     schemes: tuple[str, ...] = ()
     """Further schemes to judge, as in mrsa-jax simulate; your own (--plugin) are judged anyway."""
 
@@ -266,6 +273,7 @@ def check_advise(config: AdviseConfig) -> None:
         require(given, name, "must be given, or a log to measure it in", None)
     if config.num_clients is not None:
         check_cohort(config.num_clients, config.cohort_size)
+    check_drift(config)
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:
         parse_scheme(text)

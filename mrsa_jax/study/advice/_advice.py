@@ -233,6 +233,11 @@ _PLAYED = (
     "F: fairness gap. It, and what is left of weak T, and of hidden for the worst and the median "
     "client, after {rounds} rounds are of {trials} simulated trials, ± their 95 % interval. "
 )
+_DRIFTING = (
+    "Update hidden: the same of the worst update of any one of these rounds, if all clients' "
+    "updates drift with memory {memory:.6g}, share {share:.3g}; of updates that never change all "
+    "else is. "
+)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -272,14 +277,17 @@ class Advice:
     def headings(self) -> tuple[str, ...]:
         """Of the columns of `table`."""
         rounds = self.setting.rounds
+        drifting = () if self.setting.memory is None else ("update hidden",)
         return ("scheme", "T", "hidden", "mean sum", "no sum", "F", f"T after {rounds}",
-                f"hidden after {rounds}", "")  # fmt: skip
+                f"hidden after {rounds}", *drifting, "")  # fmt: skip
 
     @property
     def reading(self) -> str:
         """How to read the table."""
         own = self.setting
         played = _PLAYED.format(rounds=own.rounds, trials=own.trials) if own.trials else ""
+        if own.memory is not None:
+            played += _DRIFTING.format(memory=own.memory, share=own.share)
         return _READING.format(played=played)
 
     @property
@@ -298,7 +306,7 @@ class Advice:
         sizes = one.num_clients, one.cohort_size or self.setting.cohort_size
         is_whole = sizes == (self.setting.num_clients, self.setting.cohort_size)
         found = one.played
-        fair = weak = hidden = "-"
+        fair = weak = hidden = update = "-"
         if found is not None:
             fair = _about(found.fairness_gap, found.fairness_interval)
         if found is not None and found.weak_lower is not None and found.hidden_worst is not None:
@@ -307,6 +315,9 @@ class Advice:
             hidden = (
                 f"{hidden_words(found.hidden_worst)} / {hidden_words(found.hidden_median or 1)}"
             )
+        if found is not None and found.update_hidden_worst is not None:
+            update = hidden_words(found.update_hidden_worst)
+        drifting = () if self.setting.memory is None else (update,)
         mark = "take" if one == self.chosen else ("best" if one.is_best else "")
         return (
             one.scheme + ("" if is_whole else f", {sizes[0]}/{sizes[1]}"),
@@ -314,7 +325,7 @@ class Advice:
             hidden_words(one.hidden_worst),
             _about(one.cardinality, one.cardinality_interval),
             "?" if math.isnan(one.skipped) else _percent(one.skipped),
-            fair, weak, hidden, mark,
+            fair, weak, hidden, *drifting, mark,
         )  # fmt: skip
 
     @property

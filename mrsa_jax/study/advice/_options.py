@@ -44,6 +44,8 @@ class Setting:
         rounds: J, that are simulated.
         trials: B; 0 for closed forms alone.
         seed: Of everything random.
+        memory: Of updates that drift; None says nothing of them.
+        share: Of an update's variance that has it.
     """
 
     num_clients: int
@@ -54,6 +56,8 @@ class Setting:
     rounds: int
     trials: int
     seed: int
+    memory: float | None = None
+    share: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,6 +243,7 @@ class Judge:
         found = play(
             selector, online, option.policy, own.loss_rate if loss_rate is None else loss_rate,
             option.block_size, rounds=own.rounds, trials=own.trials, seed=own.seed,
+            memory=own.memory, share=own.share,
         )  # fmt: skip
         changes: dict[str, Any] = {"played": found}
         for name in ("cardinality", "skipped"):

@@ -40,6 +40,8 @@ class Played:
         hidden_worst: Among how many the worst hidden client of all trials is hidden; None as above.
         hidden_median: Among how many the median client is hidden, a mean over trials.
         hidden_interval: Its interval.
+        update_hidden_worst: Among how many the worst update of all trials is hidden, if updates
+            drift; None as above, without a memory, and where floats do not know it.
     """
 
     num_trials: int
@@ -56,6 +58,7 @@ class Played:
     hidden_worst: float | None
     hidden_median: float | None
     hidden_interval: Interval | None
+    update_hidden_worst: float | None = None
 
 
 def play(
@@ -68,6 +71,8 @@ def play(
     rounds: int,
     trials: int,
     seed: int,
+    memory: float | None = None,
+    share: float = 1.0,
 ) -> Played:
     """Roll a scheme out and measure it.
 
@@ -80,6 +85,8 @@ def play(
         rounds: J.
         trials: B >= 2.
         seed: Of everything random.
+        memory: Of updates that drift; None says nothing of them.
+        share: Of an update's variance that has it.
     """
     if loss_rate == 0:
         rolled = selection.rollout_trials(seed, selector, online, rounds, trials)
@@ -94,10 +101,12 @@ def play(
                 policy=policy, blocks=block_size, num_trials=trials,
             ).participation
         )  # fmt: skip
-    return measure(history, block_size)
+    return measure(history, block_size, memory, share)
 
 
-def measure(history: np.ndarray, block_size: int = 1) -> Played:
+def measure(
+    history: np.ndarray, block_size: int = 1, memory: float | None = None, share: float = 1.0
+) -> Played:
     """Measure histories bool[B, J, N] after their last round; blocks that stay whole go as one."""
     sizes = history.sum(axis=-1).astype(np.float64)
     counts = history.sum(axis=1)
@@ -111,6 +120,10 @@ def measure(history: np.ndarray, block_size: int = 1) -> Played:
             clients, times = first, block_size
     hidden = times * np.asarray(privacy.hidden_among(clients))
     seen = hidden[np.isfinite(hidden).any(axis=-1)]
+    worst = np.inf
+    if memory is not None:
+        drifting = np.asarray(privacy.hidden_among(clients, memory=memory, share=share))
+        worst = times * float(drifting.min())
     medians = np.array([np.median(own[np.isfinite(own)]) for own in seen])
     weak = (1, 1) if (hidden == 1.0).any() else _weak(clients[0], times)
     strong = [found for one in clients if (found := privacy.strong_privacy(one)) is not None]
@@ -129,6 +142,7 @@ def measure(history: np.ndarray, block_size: int = 1) -> Played:
         hidden_worst=float(seen.min()) if len(seen) else None,
         hidden_median=float(medians.mean()) if len(seen) else None,
         hidden_interval=_interval(medians) if len(seen) else None,
+        update_hidden_worst=worst if np.isfinite(worst) else None,
     )
 
 

@@ -74,7 +74,7 @@ def _setting(config: AdviseConfig, measured: Measured | None) -> Setting:
         trials = 0 if entries > _MOST_ENTRIES else trials
     return Setting(
         clients, cohort, tuple(rates), loss or 0.0, config.availability, config.rounds, trials,
-        config.seed,
+        config.seed, config.memory, config.share,
     )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ FAST: dict[str, Any] = {"rounds": 20, "trials": 2}
         ({"rounds": 0}, "`rounds` must be at least 1"),
         ({"trials": -1}, "`trials` must be at least 0"),
         ({"want_privacy": 0}, "`want_privacy` must be at least 1"),
+        ({"share": 0.5}, "`share` must come with memory; got 0.5"),
         ({"want_hidden": 0.5}, "`want_hidden` must be a finite number of at least 1"),
         ({"min_cardinality": math.inf}, "`min_cardinality` must be a finite number"),
         ({"schemes": ("unifrom",)}, "did you mean 'uniform'"),
@@ -178,24 +179,31 @@ def test_clients_that_are_all_asked_move_together() -> None:
 
 def test_fairness_of_user_partition() -> None:
     """Two blocks take turns: after 7 rounds one has had 4, the other 3."""
-    found = study.advise(6, 3, 0.0, rounds=7, trials=2)
+    found = study.advise(6, 3, 0.0, rounds=7, trials=2, memory=0.5, share=0.8)
     (one,) = (one for one in found.options if one.scheme == "partition")
     assert one.played is not None
     assert one.played.fairness_gap == pytest.approx(1 / 7)
     assert one.played.fairness_interval == pytest.approx((1 / 7, 1 / 7))
     assert one.skipped == 0
+    # its two blocks are never in one sum: each update is the third part of one, whatever drifts
+    assert one.played.update_hidden_worst == pytest.approx(3)
+    place = found.headings.index("update hidden")
+    assert found.table[found.options.index(one)][place] == "3.00"
+    assert "drift with memory 0.5, share 0.8" in found.reading
 
 
 def test_measures_by_hand() -> None:
     triangle = [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
     pairs = [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]]
-    found = measure(np.array([triangle, pairs], np.bool_))
+    found = measure(np.array([triangle, pairs], np.bool_), memory=0.5)
     assert (found.cardinality, found.skipped) == (pytest.approx(4 / 3), pytest.approx(1 / 3))
     assert found.fairness_gap == pytest.approx((2 / 3 + 0) / 2)
     assert (found.weak_lower, found.weak_upper) == (2, 2)
     assert (found.strong_privacy, found.exposed_clients) == (1, 0)
     # of v = a (1, 1, 0) + b (0, 1, 1) the largest share of one entry: h = 2/3, so among 1.5
     assert (found.hidden_worst, found.hidden_median) == (pytest.approx(1.5), pytest.approx(1.75))
+    # M = [[2, 1/2], [1/2, 2]]: h = 8/15 of all updates of the triangle, and 1/2 of a pair's
+    assert found.update_hidden_worst == pytest.approx(15 / 8)
 
 
 def test_one_exposed_client_is_T_of_1() -> None:
@@ -206,7 +214,8 @@ def test_one_exposed_client_is_T_of_1() -> None:
 
 
 def test_no_sum_at_all() -> None:
-    found = measure(np.zeros((2, 3, 4), np.bool_))
+    found = measure(np.zeros((2, 3, 4), np.bool_), memory=0.5)
+    assert found.update_hidden_worst is None
     assert (found.weak_lower, found.hidden_worst, found.strong_privacy) == (None, None, None)
     assert (found.skipped, found.cardinality) == (1.0, 0.0)
 
@@ -214,9 +223,9 @@ def test_no_sum_at_all() -> None:
 def test_blocks_that_go_as_one_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(5).integers(0, 2, (2, 3, 4)).astype(np.bool_)
     history = np.repeat(rows, 2, axis=-1)
-    single = dataclasses.asdict(measure(history, 2))
+    single = dataclasses.asdict(measure(history, 2, 0.5))
     monkeypatch.setattr(_played, "_ENTRIES", 0)
-    for name, value in dataclasses.asdict(measure(history, 2)).items():
+    for name, value in dataclasses.asdict(measure(history, 2, 0.5)).items():
         assert value == pytest.approx(single[name]), name
     split = history.copy()
     split[:, 0, 0] ^= True  # a block that is not whole: then nothing goes as one
