@@ -50,6 +50,10 @@ class Drift:
             to be seen against it. Not bounded by 1, as it is an estimate.
         layer_correlation: float64 [L, M], within each layer.
         num_coordinates: Coordinates of an update that were looked at.
+        clients: int32 [C], those who came twice or more.
+        client_spread: float64 [C], s of each one's updates alone; nan with cohorts of two.
+        client_memory: float64 [C], rho of each one's, of the nearest of a thousand.
+        client_lasting: float64 [C], the lasting share of each one's.
     """
 
     spread: float
@@ -66,6 +70,10 @@ class Drift:
     correlation: np.ndarray
     layer_correlation: np.ndarray
     num_coordinates: int
+    clients: np.ndarray
+    client_spread: np.ndarray
+    client_memory: np.ndarray
+    client_lasting: np.ndarray
 
     def kernel(self, rounds: Any) -> Float64[np.ndarray, "rows rows"]:
         """Return R of `privacy.information`, for sums learnt in these rounds.
@@ -215,7 +223,7 @@ def estimated(
     variances = squares / freedom
     total = np.nansum(freedom)
     spreads = np.sqrt(np.nansum(variances * freedom, axis=1) / (total if total else np.nan))
-    lags, pairs, correlation = _correlogram(
+    lags, pairs, correlation, clients, fits = _correlogram(
         centred, members, np.asarray(rounds), variances, starts, shares
     )
     fitted = np.array([_fitted(lags, own, pairs) for own in correlation])
@@ -234,6 +242,10 @@ def estimated(
         correlation=correlation[0],
         layer_correlation=correlation[1:],
         num_coordinates=values.shape[2],
+        clients=clients,
+        client_spread=spreads[0] * np.sqrt(fits[0]),
+        client_memory=fits[1],
+        client_lasting=fits[2],
     )
 
 
@@ -250,11 +262,16 @@ def _correlogram(
     variances: np.ndarray,
     starts: np.ndarray,
     shares: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the lags that came, pairs at each, and the correlations `[1 + layers, lags]`."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the lags that came, pairs at each, and the correlations `[1 + layers, lags]`.
+
+    And the clients who came twice, with the variance of each one's updates over that of all, its
+    memory and its lasting share, `[3, clients]`.
+    """
     is_sound = variances > 0
     scales = np.sqrt(np.where(is_sound, variances, 1.0))
-    own, where = _participations(members)
+    own, where, clients = _participations(members)
+    fits, sizes = np.full((3, len(clients)), np.nan), (members >= 0).sum(axis=1)
     longest = int(rounds[-1] - rounds[0]) + 1 if len(rounds) else 1
     num_groups, length = len(variances), centred.shape[2]
     products, factors = np.zeros((2, num_groups, longest))
@@ -281,23 +298,76 @@ def _correlogram(
             scaled = (sums / scales[group][one] / scales[group][other])[is_pair]
             products[group] += np.bincount(gaps, scaled * good, longest)
             factors[group] += np.bincount(gaps, share * good, longest)
+            if group == 0:
+                squares = np.diagonal(sums, axis1=1, axis2=2) / scales[0][at] ** 2
+                whose = np.broadcast_to(np.arange(len(part))[:, None, None], is_pair.shape)[is_pair]
+                fits[:, start : start + step] = _of_clients(
+                    squares, 1 / sizes[at], is_real & is_sound[0][at],
+                    whose[good] * longest + gaps[good], scaled[good], share[good], longest,
+                )  # fmt: skip
     lags = np.flatnonzero(pairs).astype(np.int32)
     known = factors[:, lags] > 1e-9
     correlation = products[:, lags] / np.where(known, factors[:, lags], np.nan)
-    return lags, pairs[lags], correlation
+    return lags, pairs[lags], correlation, clients.astype(np.int32), fits
 
 
-def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each client that came twice which of `[rounds x slots]` are its, and are real."""
+def _of_clients(
+    squares: np.ndarray, inverse: np.ndarray, is_real: np.ndarray, cells: np.ndarray,
+    products: np.ndarray, factors: np.ndarray, longest: int,
+) -> np.ndarray:  # fmt: skip
+    """Return the variance over that of all, the memory and the share of some clients, `[3, b]`.
+
+    Of a client of variance v among K of variance s^2, centring leaves (1 - 2/K) v + s^2 / K.
+
+    Args:
+        squares: `[b, participations]`, mean squares of centred updates over s_r^2.
+        inverse: 1 / K of their rounds.
+        is_real: Which of them are.
+        cells: Client x longest + lag of each pair of participations.
+        products: Of each pair, over s_r s_r'.
+        factors: What centring leaves of it.
+        longest: Lags there may be.
+    """
+    left = np.where(is_real, 1 - 2 * inverse, 0.0).sum(axis=1)
+    sizes = np.where(is_real, squares - inverse, 0.0).sum(axis=1)
+    ratios = np.maximum(
+        np.divide(sizes, left, out=np.full(len(left), np.nan), where=left > 1e-9), 0
+    )
+    shape = len(squares), longest
+    pairs, product, factor = (
+        np.bincount(cells, weight, shape[0] * longest).reshape(shape)
+        for weight in (np.ones(len(cells)), products, factors)
+    )
+    known = (factor > 1e-9) & (ratios > 0)[:, None]
+    found = np.divide(product, factor * ratios[:, None], out=np.zeros(shape), where=known)
+    pairs *= known
+    tried = np.minimum(1 - np.linspace(0, 1, 1001) ** 3, _MOST_MEMORY)
+    powers = tried[:, None] ** np.arange(longest)
+    weight, fit = pairs @ (powers**2).T, (pairs * found) @ powers.T
+    shares = np.clip(fit / np.maximum(weight, 1e-300), 0.0, 1.0)
+    shares[(pairs > 0).sum(axis=1) < _FEWEST_LAGS] = 1.0
+    best = (shares**2 * weight - 2 * shares * fit).argmin(axis=1)
+    each = np.arange(len(best))
+    is_known, lasting = pairs.any(axis=1), shares[each, best]
+    memory = np.where(lasting > 0, tried[best], 0.0)
+    return np.stack([ratios, np.where(is_known, memory, np.nan),
+                     np.where(is_known, lasting, np.nan)])  # fmt: skip
+
+
+def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return of each client that came twice which of `[rounds x slots]` are its, and are real.
+
+    And which clients these are.
+    """
     flat = np.flatnonzero(members.reshape(-1) >= 0)
-    _, owner = np.unique(members.reshape(-1)[flat], return_inverse=True)
+    clients, owner = np.unique(members.reshape(-1)[flat], return_inverse=True)
     sizes = np.bincount(owner)
     order = np.argsort(owner, kind="stable")
     at = np.arange(len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     where = np.zeros((len(sizes), sizes.max(initial=1)), np.int64)
     where[owner[order], at] = flat[order]
     is_real = np.arange(where.shape[1]) < sizes[:, None]
-    return is_real[sizes > 1], where[sizes > 1]
+    return is_real[sizes > 1], where[sizes > 1], clients[sizes > 1]
 
 
 def _kept(members: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from ._hidden import (
     hidden_among_trajectory as hidden_among_trajectory,
 )
 from ._information import information as information
+from ._mates import hidden_among_mates as hidden_among_mates
 from ._policies import policy_privacy as policy_privacy
 from ._recipe import Recipe as Recipe
 from ._strong import (
