@@ -359,6 +359,7 @@ def privacy_rows() -> dict[str, Row]:
         "information": _not(VALUE, lambda p: privacy.information(p, 0.5), P),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
         "hidden_among": _of(privacy.hidden_among, P),
+        "hidden_among_mates": _not(VALUE, lambda p: privacy.hidden_among_mates(p, memory=0.5), P),
         "hidden_among_trajectory": _of(lambda p: privacy.hidden_among_trajectory(p, noise=0.5), P),
         "policy_privacy": _not(
             VALUE,

@@ -27,6 +27,12 @@ _FACTS = {
     "update_lasting": ((), "1", "Share of an update's variance that lasts; the rest is fresh"),
     "update_hidden_worst": ((), "clients", f"{_HIDDEN}, the worst client of those in sums"),
     "update_hidden_median": ((), "clients", f"{_HIDDEN}, the median client of those"),
+    "update_mates_worst": (
+        (),
+        "clients",
+        "By its mates alone, of whom each drifts as measured: "
+        "among at least how many the updates of the worst client are hidden",
+    ),
     "layer_spread": (("layer",), "1", "Spread s within a layer"),
     "layer_memory": (("layer",), "1", "Memory rho within a layer"),
     "layer_lasting": (("layer",), "1", "Share of variance with memory within a layer"),
@@ -121,6 +127,7 @@ def _learnt(drift: Drift, played: Played, weights: np.ndarray | None, times: int
     if played.rounds is not None:
         rows, rounds = selection.learnt_rows(played.rounds)
     bits, hidden = np.full((len(ends), own.shape[1]), np.nan), np.full(1, np.nan)
+    mates = np.nan
     if played.segments is None and np.isfinite(drift.memory) and len(rows):
         weighted = rows if weights is None else rows * weights.astype(np.int64)
         so_far = weighted * (rounds < ends[:, None])[:, :, None]
@@ -128,11 +135,27 @@ def _learnt(drift: Drift, played: Played, weights: np.ndarray | None, times: int
         bits = np.asarray(privacy.information(so_far, kernel))
         hidden = np.asarray(privacy.hidden_among(weighted, memory=kernel))
         hidden = hidden[~np.isinf(hidden)]
+        mates = _by_mates(drift, weighted)
     seen = [row[row > 0] for row in bits]
     return {
         "update_hidden_worst": hidden.min(),
         "update_hidden_median": np.median(hidden),
+        "update_mates_worst": mates,
         "bits": bits[-1],
         "bits_worst": np.array([row.max() if row.size else np.nan for row in seen]),
         "bits_median": np.array([np.median(row) if row.size else np.nan for row in seen]),
     }
+
+
+def _by_mates(drift: Drift, history: np.ndarray) -> float:
+    """Return among how many mates alone hide the worst client; nan if a client's drift is unknown.
+
+    A client who is in sums and came once counts as one whose drift is not known.
+    """
+    variance, memory, share = np.full((3, history.shape[1]), np.nan)
+    is_known = drift.client_spread > 0
+    known = drift.clients[is_known]
+    variance[known] = drift.client_spread[is_known] ** 2
+    memory[known], share[known] = drift.client_memory[is_known], drift.client_lasting[is_known]
+    found = privacy.hidden_among_mates(history, memory=memory, share=share, variance=variance)
+    return float(found.min())

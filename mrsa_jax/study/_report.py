@@ -66,6 +66,7 @@ _BESIDE = {
     "Hidden among (median)": "hidden_among_median",
     "Update hidden (worst)": "update_hidden_worst",
     "Update hidden (median)": "update_hidden_median",
+    "By mates alone (at least)": "update_mates_worst",
     "Bits (worst)": "bits_worst",
     "Bits (median)": "bits_median",
     "Spread s": "update_spread",

@@ -88,6 +88,7 @@ class Row:
     update_lasting: float | None = None
     update_hidden_worst: float | None = None
     update_hidden_median: float | None = None
+    update_mates_worst: float | None = None
     bits_worst: float | None = None
     bits_median: float | None = None
     hidden_among_worst: float | None = None

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mrsa_jax import plotting, privacy, study
-from mrsa_jax.study import _summary
+from mrsa_jax import federated, plotting, privacy, study
+from mrsa_jax.study import _drift as study_drift, _summary
 
 _TEXT: dict[str, Any] = {"rounds": 9, "scheme": "uniform"}
 
@@ -40,6 +40,27 @@ def _kernel(results: xr.Dataset, rounds: np.ndarray) -> np.ndarray:
     lags = np.abs(np.subtract.outer(rounds, rounds))
     share, rho = float(results["update_lasting"][0]), float(results["update_memory"][0])
     return np.where(lags == 0, 1.0, share * rho**lags)
+
+
+def test_mates_hide_by_the_drift_of_each(trained: xr.Dataset) -> None:
+    """Pairs, of whom the first of each keeps its update and the other does not."""
+    rng, who = np.random.default_rng(0), np.tile(np.arange(4), (30, 1))
+    updates = rng.normal(size=(30, 4, 400))
+    updates[:, [0, 2]] = updates[0, [0, 2]]
+    drift = federated.measure_drift(updates, who)
+    assert drift.client_memory[0] > 0.95
+    pairs = np.tile([1, 1, 0, 0], (30, 1))
+    pairs[1::2] = [0, 0, 1, 1]
+    found = study_drift._by_mates(drift, pairs)
+    expected = privacy.hidden_among_mates(
+        pairs, memory=drift.client_memory, share=drift.client_lasting,
+        variance=drift.client_spread**2,
+    )  # fmt: skip
+    assert found == expected.min()
+    assert 1 < found < 1.5  # a mate of the same drift would hide as among two
+    more = np.concatenate([pairs, np.ones((30, 1), np.int64)], axis=1)
+    assert np.isnan(study_drift._by_mates(drift, more))  # of the fifth nothing is known
+    assert float(trained["update_mates_worst"][0]) == 1  # nobody has a mate
 
 
 def test_bits_are_those_of_the_measured_drift(trained: xr.Dataset) -> None:
@@ -104,6 +125,7 @@ def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> 
     page = re.sub(r"<[^>]+>", " ", trained.mrsa.report(tmp_path).read_text())
     for words in (
         "Hidden among (worst)", "Update hidden (worst)", "Lasting share", "Dense_2",
+        "By mates alone (at least)",
         f"{row.update_memory:.4g}",
         f"{row.bits_worst:.4g}", f"{row.bits_median:.4g}", f"{row.update_hidden_worst:.4g}",
         "So this is no guarantee", "Assumed, not shown",
