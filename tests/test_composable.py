@@ -505,6 +505,9 @@ def secagg_rows() -> dict[str, Row]:
             VALUE, lambda p, t: secagg.failures.unmasking_bound(N, p, t), CHANCES, LIMITS[:, 0]
         ),
         "unmasking_risk": _not(VALUE, secagg.unmasking_risk, GRAPHS, LIMITS),
+        "whole_blocks_rate": _not(
+            VALUE, lambda q: secagg.failures.whole_blocks_rate(3, 2, 4, q), CHANCES
+        ),
     }
 
 

@@ -13,4 +13,5 @@ from ._theory_exact import (
     log_disconnection_probability as log_disconnection_probability,
     log_reliability_first_moment as log_reliability_first_moment,
     unmasking_bound as unmasking_bound,
+    whole_blocks_rate as whole_blocks_rate,
 )

@@ -16,6 +16,7 @@ from mrsa_jax.secagg.failures._theory import (
     check_threshold,
     log_chance,
     log_factorials,
+    log_pmf,
     log_sum,
     log_tail_above,
     log_tail_below,
@@ -251,3 +252,41 @@ def isolation_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     with np.errstate(divide="ignore"):
         sure = single + np.log(np.maximum(-np.expm1(np.minimum(pairs - single, 0.0)), 0.0))
     return min(0.0, log_sum(arrive + sure))
+
+
+def whole_blocks_rate(
+    num_blocks: int | np.integer,
+    block_size: int | np.integer,
+    threshold: int | np.integer,
+    loss_rate: ArrayLike,
+    unmasking_loss_rate: ArrayLike = 0.0,
+) -> float:
+    """Return the probability that a round of clients who keep blocks works, over a complete graph.
+
+    A block that loses a member before its input arrives is left out of the sum, and its members
+    do not help to unmask it; the round works if t of the others do.
+
+    Args:
+        num_blocks: m, blocks that are asked, at least 1.
+        block_size: T, at least 1.
+        threshold: t, at least 1.
+        loss_rate: l, the probability that a client is lost before its input arrives.
+        unmasking_loss_rate: The probability that one whose input arrived is lost before it unmasks.
+
+    Returns:
+        sum over B of Bin(B; m, (1 - l)^T) P[Bin(T B, 1 - unmasking_loss_rate) >= t].
+
+    Raises:
+        ConfigurationError: If a number is out of range.
+
+    Examples:
+        >>> rate = whole_blocks_rate(3, 4, 7, 0.05, 1 - 0.98**2)
+        >>> f"{rate:.4f}, and {0.95**12:.4f} if every client must stay"
+        '0.8957, and 0.5404 if every client must stay'
+    """
+    m, size = check_integer(num_blocks, "num_blocks", 1), check_integer(block_size, "block_size", 1)
+    t = check_integer(threshold, "threshold", 1)
+    kept = (1.0 - check_chance(loss_rate, "loss_rate")) ** size
+    stays = 1.0 - check_chance(unmasking_loss_rate, "unmasking_loss_rate")
+    unmasked = [math.exp(log_tail_above(size * whole, stays, float(t))) for whole in range(m + 1)]
+    return float(np.exp(log_pmf(m, kept)) @ unmasked)

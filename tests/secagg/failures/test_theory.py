@@ -5,6 +5,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import jax
 import numpy as np
 import pytest
 from scipy import stats
@@ -36,6 +37,7 @@ CALLS = {
     "isolation_bound": {"n": 100, "p": 0.5, "q": 0.1},
     "unmasking_bound": {"n": 100, "p": 0.5, "t": 10},
     "proposition1_bound": {"n": 100},
+    "whole_blocks_rate": {"num_blocks": 3, "block_size": 4, "threshold": 7, "loss_rate": 0.05},
 }
 WRONG = {
     "n": [1, 0, -3, 2.5, True, "100", None],
@@ -43,6 +45,8 @@ WRONG = {
     "q": [-0.1, 1.1, math.nan, True, None],
     "t": [0, 0.5, -1, math.nan, math.inf, True, None, "3"],
     "total_dropout_rate": [-0.01, 0.5, 0.7, 1.0, math.nan, False, None],
+    **{key: [0, -3, 2.5, True, None] for key in ("num_blocks", "block_size", "threshold")},
+    "loss_rate": [-0.1, 1.1, math.nan, True, None],
 }
 
 
@@ -409,3 +413,37 @@ def test_interval_of_nothing_seen_has_a_closed_form():
         lower, upper = binomial_interval(0, trials)
         assert lower == 0.0
         assert upper == pytest.approx(-math.expm1(math.log(0.025) / trials), rel=1e-9)
+
+
+# ---------------------------------------------------------------- rounds of clients who keep blocks
+
+
+@pytest.mark.parametrize(
+    ("setting", "known"),
+    [
+        ((3, 4, 7, 0.05, 1 - 0.98**2), 0.8957),
+        ((3, 4, 7, 0.02, 1 - 0.99**2), 0.9808),
+        ((8, 3, 13, 0.05, 1 - 0.98**2), 0.9806),
+        ((10, 10, 51, 0.01, 1 - 0.995**2), 0.9987),
+        ((2, 3, 4, 0.0, 0.0), 1.0),
+        ((2, 3, 7, 0.0, 0.0), 0.0),
+        ((2, 3, 4, 1.0, 0.0), 0.0),
+    ],
+)
+def test_rounds_of_whole_blocks_that_work(setting, known):
+    assert round(mj.secagg.failures.whole_blocks_rate(*setting), 4) == known
+
+
+def test_rounds_of_whole_blocks_work_as_often_as_simulated():
+    """Twelve thousand rounds of the array form, each client lost at each step by chance."""
+    trials, n = 12_000, 12
+    rng = np.random.default_rng(0)
+    stays = np.stack([np.ones((trials, n), bool)] * 3 + [rng.random((trials, n)) > 0.05,
+                     rng.random((trials, n)) > 1 - 0.98**2], axis=1)  # fmt: skip
+    rule = mj.secagg.graph_rule(mj.graphs.complete(n), n, policy="drop_block", blocks=4,
+                                keeps_blocks=True)  # fmt: skip
+    decide = jax.jit(jax.vmap(lambda row: rule.learn(jax.random.key(0), row).status))
+    works = int((np.asarray(decide(np.logical_and.accumulate(stays, axis=1))) == 0).sum())
+    low, high = binomial_interval(works, trials, 1 - 1e-6)
+    assert low < mj.secagg.failures.whole_blocks_rate(3, 4, 7, 0.05, 1 - 0.98**2) < high
+    assert high - low < 0.04
