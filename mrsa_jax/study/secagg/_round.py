@@ -239,7 +239,8 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
         lines.append(f"The total is the plain sum: {_yes(report['total_is_plain_sum'])}.")
     lines += [
         f"The consistency check: {2 * step['num_clients']} messages, "
-        f"{step['bytes_up'] + step['bytes_down']:,} bytes, and longer lists of survivors before it."
+        f"{step['bytes_up'] + step['bytes_down']:,} bytes, and signed keys and longer lists of "
+        "survivors before it."
         for step in report["steps"][3:-1]  # the one that it adds, before the last
     ]
     lines += _comparisons(config, report)
