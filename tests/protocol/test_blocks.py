@@ -556,6 +556,7 @@ def test_servers_that_lie_at_random_part_no_mates():
     assert answered > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("colluders", [0, 1, 2])
 def test_ten_thousand_servers_that_lie_part_no_mates(name, colluders):
