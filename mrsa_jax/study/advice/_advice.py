@@ -223,6 +223,22 @@ def losses(setting: Setting, policies: Sequence[Option], loss_rate: float) -> st
     )
 
 
+def enforced(chosen: Option, loss_rate: float) -> str:
+    """Say how often rounds work whose clients enforce the blocks themselves."""
+    from mrsa_jax.secagg.failures import whole_blocks_rate
+
+    size, asked = chosen.block_size, chosen.cohort_size or 0
+    # over a complete graph a threshold of just above half is the least that they accept
+    works = whole_blocks_rate(asked // size, size, asked // 2 + 1, loss_rate)
+    return (
+        "Blocks hold against a server that selects as it likes if clients enforce them "
+        "(mrsa_jax.protocol.run(..., blocks=)): with "
+        f"{100 * loss_rate:.3g} % lost before their input arrives, {100 * works:.3g} % of their "
+        f"rounds work, and {100 * (1 - loss_rate) ** asked:.3g} % if the server takes the whole "
+        "cohort or nothing."
+    )
+
+
 _READING = (
     "T: the fewest clients in any combination of sums, and hidden: among how many every client is "
     "hidden, both for ever, whatever the rounds bring (1 is nothing). Mean sum: clients in one, "
@@ -339,6 +355,8 @@ class Advice:
         said += instead(self.setting, self.options, self.chosen)
         if self.policies:
             said.append(losses(self.setting, self.policies, self.policy_loss))
+        if self.chosen.block_size > 1 and self.chosen.cohort_size is not None:
+            said.append(enforced(self.chosen, self.policy_loss))
         return said
 
     @property

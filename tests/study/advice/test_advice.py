@@ -361,6 +361,19 @@ def test_absences_that_last_are_simulated() -> None:
     assert "?" in str(nothing)
 
 
+def test_how_often_enforced_rounds_work_by_enumeration() -> None:
+    """Two blocks of 2 of four who are asked, a threshold of 3: both blocks must stay whole."""
+    found = study.advise(12, 4, 0.2, want_privacy=2, loss_rate=0.1, trials=0)
+    assert found.chosen is not None
+    assert found.chosen.block_size == 2
+    chance = sum(
+        0.9 ** sum(there) * 0.1 ** (4 - sum(there))
+        for there in itertools.product((0, 1), repeat=4)
+        if 2 * (there[0] == there[1] == 1) + 2 * (there[2] == there[3] == 1) >= 3
+    )
+    assert f"{100 * chance:.3g} % of their rounds work" in found.sentences[-1]
+
+
 def test_advice_is_shown() -> None:
     found = study.advise(6, 3, 0.1, **FAST)
     assert "take partition" in repr(found)
