@@ -196,6 +196,43 @@ def _hidden_wide(rounds: int, clients: int) -> Measurement:
     return compare(run, work=rounds, unit="rounds", check=check, repeats=1, note=note)
 
 
+def _updates(rounds: int, clients: int, cohort: int) -> Measurement:
+    """Time each client's worst update, where updates drift, against NumPy for some of them."""
+    rng = np.random.default_rng(0)
+    history = np.zeros((rounds, clients), np.bool_)
+    for row in history:
+        row[rng.choice(clients, cohort, replace=False)] = True
+    compared, memory = max(1, clients // 50), 0.9
+    lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
+
+    def peer() -> np.ndarray:
+        rows = history.astype(np.float64)
+        inverse = np.linalg.inv(rows @ rows.T * memory**lags)
+        worst = np.zeros(compared)
+        for i, column in enumerate(rows.T[:compared]):
+            own = np.flatnonzero(column)
+            known = column[:, None] * memory ** lags[:, own]
+            shares = (known * (inverse @ known)).sum(axis=0)
+            worst[i] = shares.max(initial=0)
+        with np.errstate(divide="ignore"):
+            return 1 / worst
+
+    def check(ours: Any, theirs: np.ndarray) -> None:
+        np.testing.assert_allclose(ours[:compared], theirs, rtol=1e-6)
+
+    return compare(
+        lambda: privacy.hidden_among(history, memory=memory),
+        peer,
+        work=clients,
+        unit="clients",
+        peer_work=compared,
+        peer_name="NumPy: one inverse, then each client",
+        check=check,
+        repeats=1,
+        note="aim: 60 s for 10^5 clients x 500 rounds; floor: rounds x own rounds^2 products each",
+    )
+
+
 def cases(quick: bool) -> list[Case]:
     """Return exact questions, many histories at once, and the hardest single ones."""
     wide = (100, 2_000) if quick else (1000, 100_000)
@@ -223,6 +260,7 @@ def cases(quick: bool) -> list[Case]:
     found.append(Case(drawn, lambda: _coalitions(*coalitions)))
     trials, rounds, clients, compared = (8, 30, 24, 4) if quick else (1000, 200, _CLIENTS, 4)
     many = (20, 20_000) if quick else (1000, 10**6)
+    drifting = (20, 2_000, 200) if quick else (500, 10**5, 10**4)
     found += [
         Case(
             f"hidden among, {trials} trials x [{rounds}, {clients}]",
@@ -231,6 +269,10 @@ def cases(quick: bool) -> list[Case]:
         Case(
             f"hidden among, worst, [{many[0]}, {many[1]}]",
             lambda: _hidden_wide(*many),
+        ),
+        Case(
+            f"hidden among, updates that drift, [{drifting[0]}, {drifting[1]}]",
+            lambda: _updates(*drifting),
         ),
     ]
     if quick:
