@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
@@ -174,4 +175,6 @@ def exposing_server(
     clients = check_integer(num_clients, "num_clients", 2)
     size = check_integer(cohort_size, "cohort_size", 2, clients)
     count = check_integer(candidates, "candidates", 1)
-    return ExposingServer(size, np.asarray(block_labels(blocks, clients)), count)
+    with jax.ensure_compile_time_eval():  # a server may be built where a key is traced
+        labels = np.asarray(block_labels(blocks, clients))
+    return ExposingServer(size, labels, count)
