@@ -88,6 +88,8 @@ _FLAGS = {"xla_force_host_platform_device_count": 2}
 if os.environ.get("MRSA_JAX_OPTIMISED", "") in ("", "0"):
     # in one piece: to split a program for several threads costs a third more
     _FLAGS |= QUICK | {"xla_cpu_parallel_codegen_split_count": 1}
+    if jax.__version_info__ >= (0, 11):  # an unknown flag ends the process
+        del _FLAGS["xla_cpu_use_fusion_emitters"]
 # read when the first device starts
 os.environ["XLA_FLAGS"] = " ".join(
     [os.environ.get("XLA_FLAGS", ""), *(f"--{name}={int(own)}" for name, own in _FLAGS.items())]
