@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
@@ -133,6 +132,7 @@ def _raises(basis: np.ndarray, listed: np.ndarray) -> np.ndarray:
     return rest * rest / length if length > _NOTHING * max(float(row @ row), 1.0) else 0.0 * rest
 
 
+@needs_values
 def exposing_server(
     num_clients: int | np.integer,
     cohort_size: int | np.integer,
@@ -175,6 +175,4 @@ def exposing_server(
     clients = check_integer(num_clients, "num_clients", 2)
     size = check_integer(cohort_size, "cohort_size", 2, clients)
     count = check_integer(candidates, "candidates", 1)
-    with jax.ensure_compile_time_eval():  # a server may be built where a key is traced
-        labels = np.asarray(block_labels(blocks, clients))
-    return ExposingServer(size, labels, count)
+    return ExposingServer(size, np.asarray(block_labels(blocks, clients)), count)

@@ -196,10 +196,10 @@ def _rises(ranks: Array, also: Array | None = None) -> Array:
 @functools.partial(one_program, static_argnums=(1, 2))
 def rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
     """Round so that only what is exactly 1 stays 1."""
-    rounded = found.astype(precision)
+    near = found.astype(precision)
     beside = np.nextafter(precision.type(1), precision.type(2 if is_hidden else 0))
-    return jnp.where(found == 1, jnp.ones_like(rounded),
-                     jnp.where(rounded == 1, beside, rounded))  # fmt: skip
+    return jnp.where(found == 1, jnp.ones_like(near),
+                     jnp.where(near == 1, beside, near))  # fmt: skip
 
 
 def as_floats(histories: np.ndarray | Array, *, is_scaled: bool) -> np.ndarray | Array:

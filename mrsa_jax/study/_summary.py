@@ -60,6 +60,8 @@ class Row:
         update_hidden_worst: As in a sum of how many clients the worst update of any round is, by
             that drift, or as the memory of a simulation says (the worst of all trials).
         update_hidden_median: The worst update of the median client, a mean over trials.
+        update_mates_worst: Among at least how many mates alone hide the worst client's updates, by
+            the drift that a training measured of each.
         bits_worst: Bits a coordinate about the worst client's history, by that drift.
         bits_median: About the median client's, of those who took part.
     """
@@ -168,6 +170,7 @@ def _row(one: xr.Dataset) -> Row:
         update_lasting=_drift(one, "update_lasting"),
         update_hidden_worst=_last(last, "update_hidden_worst", np.min),
         update_hidden_median=_last(last, "update_hidden_median", np.mean),
+        update_mates_worst=_drift(one, "update_mates_worst"),
         bits_worst=_drift(one, "bits_worst"),
         bits_median=_drift(one, "bits_median"),
         hidden_among_worst=_last(last, "hidden_among_worst", np.min),

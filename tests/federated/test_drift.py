@@ -317,3 +317,22 @@ def test_the_sketch_is_bounded() -> None:
         assert sketch.coordinates.shape == (10 * each,)
         assert np.bincount(sketch.coordinates // 1000).tolist() == [each] * 10
         assert sketch.values.nbytes <= 2**24 or each == 1
+
+
+def test_each_client_s_drift_is_found() -> None:
+    """Updates of a lasting and a fresh part, whose spread, memory and share differ by client."""
+    rng, n, rounds = np.random.default_rng(0), 12, 150
+    rho = np.where(np.arange(n) % 2, 0.95, 0.7)
+    share, spread = np.where(np.arange(n) % 3 == 0, 0.9, 0.5), 1 + np.arange(n) / n
+    lasting, sent = rng.normal(size=(n, 400)), []
+    for _ in range(rounds):
+        fresh = rng.normal(size=(2, n, 400))
+        lasting = rho[:, None] * lasting + np.sqrt(1 - rho**2)[:, None] * fresh[0]
+        own = np.sqrt(share)[:, None] * lasting + np.sqrt(1 - share)[:, None] * fresh[1]
+        sent.append(spread[:, None] * own)
+    who = np.stack([rng.choice(n, 8, replace=False) for _ in range(rounds)])
+    drift = measure_drift(np.stack(sent)[np.arange(rounds)[:, None], who], who)
+    assert drift.clients.tolist() == list(range(n))
+    np.testing.assert_allclose(drift.client_spread, spread, rtol=0.12)
+    np.testing.assert_allclose(drift.client_memory, rho, atol=0.1)
+    np.testing.assert_allclose(drift.client_lasting, share, atol=0.12)

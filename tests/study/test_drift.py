@@ -117,6 +117,7 @@ def test_a_training_of_one_round_has_spread_alone(tmp_path: Any) -> None:
 def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> None:
     (row,) = _summary.summarise(trained)
     (sentence,) = [one for one in _summary.sentences(trained) if "drift" in one]
+    assert row.update_mates_worst == float(trained["update_mates_worst"][0]) == 1
     assert sentence.startswith(f"Updates changed: of their variance {100 * row.update_lasting:.0f}")
     hidden = f"the worst update of any one round is hidden among {row.update_hidden_worst:.2f}"
     assert f"after 9 rounds {hidden} under Random; T caps what is learnt of each." in sentence
