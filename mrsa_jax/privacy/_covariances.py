@@ -18,7 +18,7 @@ from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_watch._base.errors import check_number, require
 
-_MOST_MEMORY = 1 - 1e-6
+MOST_MEMORY = 1 - 1e-6
 _LEAST_EIGENVALUE = 1e-7
 
 
@@ -34,9 +34,9 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
     """Return the kernel of what lasts, or raise."""
     given = host_array(memory, "memory")
     if given.ndim == 0:
-        rule = f"must be 1, or lie in [0, {_MOST_MEMORY}], or be a kernel [rounds, rounds]"
+        rule = f"must be 1, or lie in [0, {MOST_MEMORY}], or be a kernel [rounds, rounds]"
         rho = check_number(memory, "memory", rule, 0.0, 1.0)
-        require(rho == 1.0 or rho <= _MOST_MEMORY, "memory", rule, memory)
+        require(rho == 1.0 or rho <= MOST_MEMORY, "memory", rule, memory)
         lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
         return np.float64(rho) ** lags
     rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"

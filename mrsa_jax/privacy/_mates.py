@@ -15,11 +15,10 @@ from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax.privacy._coalitions import without
+from mrsa_jax.privacy._covariances import MOST_MEMORY
 from mrsa_jax.privacy._hidden import without_members
 from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import require
-
-_MOST_MEMORY = 1 - 1e-6
 
 
 @needs_values
@@ -63,8 +62,8 @@ def hidden_among_mates(
     """
     array = np.asarray(without(P, coalition))
     clients = array.shape[-1]
-    rule = f"must lie in [0, {_MOST_MEMORY}], a number or one per client"
-    rho = _per_client(memory, clients, "memory", rule, _MOST_MEMORY)
+    rule = f"must lie in [0, {MOST_MEMORY}], a number or one per client"
+    rho = _per_client(memory, clients, "memory", rule, MOST_MEMORY)
     rule = "must lie in [0, 1], a number or one per client"
     lasting = _per_client(share, clients, "share", rule, 1.0)
     rule = "must be positive, a number or one per client"

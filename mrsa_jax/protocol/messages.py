@@ -417,11 +417,7 @@ class SignedKeys(AdvertiseKeys):
     """Step 0, up, of a round with the consistency check: signed keys.
 
     Attributes:
-        round_index: Round.
-        client: Who sends.
-        channel_key: c_i^PK, 32 bytes.
-        pad_key: s_i^PK, 32 bytes.
-        signature: Ed25519, 64 bytes.
+        signature: Ed25519, 64 bytes; the others are those of `AdvertiseKeys`.
 
     Examples:
         >>> SignedKeys.size()
