@@ -1,4 +1,4 @@
-# make demo | check | test | test-long | test-slow | test-forms | test-lowest | mutants | lint | docs | gallery | bench | dist | clean
+# make demo | check | test | test-long | test-slow | test-forms | test-lowest | mutants | lint | docs | gallery | paper | bench | dist | clean
 # PYTHON chooses the interpreter (3.11 to 3.13); VENV the environment's folder.
 
 SHELL := /bin/bash
@@ -16,7 +16,7 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 # and so is Python's bytecode, also where a container says otherwise: it halves the start
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check smoke test test-long test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs gallery bench dist clean
+.PHONY: demo check smoke test test-long test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs gallery paper bench dist clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
@@ -99,6 +99,10 @@ docs: $(VENV)/.test
 # the gallery's pictures, one script each
 gallery: $(VENV)/.test
 	cd docs/gallery/images && for script in ../*.py; do $(abspath $(BIN))/python $$script || exit 1; done
+
+# the report: its numbers, figures and text, in paper/
+paper: $(VENV)/.test
+	$(BIN)/python paper/make.py
 
 bench: $(VENV)/.test
 	$(BIN)/mrsa-jax bench

@@ -38,6 +38,7 @@ include_patterns = [
     "docs/**.rst",
     "notebooks/*.ipynb",
     "benchmarks/README.md",
+    "paper/paper.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
