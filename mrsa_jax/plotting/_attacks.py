@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core import gaussian as _gaussian
-from mrsa_jax.plotting._names import legend, short
-from mrsa_jax.plotting._style import CHANCE, caption, drawing, scheme_colour, scheme_line, style
+from mrsa_jax.plotting._style import CHANCE, style
 from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_watch._base.errors import require
 
@@ -120,6 +119,24 @@ def spoken(name: Any) -> str:
     return str(name).replace("_", " ")
 
 
+def histogram_chart(data: pd.DataFrame, column: str = "error", least: float = _LEAST) -> Chart:
+    """Return how many clients are known with which error: steps over bins of a logarithmic axis."""
+    bins = np.logspace(np.log10(least), 6, 4 * int(6 - np.log10(least)) + 1)
+    lines = []
+    for label, rows in data.groupby("scheme", sort=False):
+        values = rows[column].dropna()
+        counts, _ = np.histogram(np.clip(values, 1.01 * least, 0.99e6), bins)
+        share = np.append(100 * counts / max(len(values), 1), 0.0)
+        lines.append(Line(str(label), bins, share, f"mean {values.mean():.2g}",
+                          np.zeros(len(bins)), share, "step"))  # fmt: skip
+    caption = (
+        "Clients by the error with which their updates are recovered; 1 means nothing was learnt."
+    )
+    return Chart("Clients by their error", caption, lines, "relative squared error of a client",
+                 "clients (%)", is_log_x=True, y_range=(0.0, 100.0), whole="",
+                 names_lines=True)  # fmt: skip
+
+
 def plot_error_histogram(
     data: pd.DataFrame, *, column: str = "error", least: float = _LEAST, ax: Axes | None = None
 ) -> Axes:
@@ -131,39 +148,7 @@ def plot_error_histogram(
         least: Smaller errors are drawn as this.
         ax: Where to draw; a figure of its own when None.
     """
-    with drawing(ax) as ax:
-        bins = np.logspace(np.log10(least), 6, 4 * int(6 - np.log10(least)) + 1).tolist()
-        for label, rows in data.groupby("scheme", sort=False):
-            values = rows[column].dropna()
-            shown = np.clip(values, 1.01 * least, 0.99e6)
-            name, colour = str(label), scheme_colour(str(label))
-            share = np.full(len(shown), 100 / len(shown))
-            words = f"{short(name)}: mean {values.mean():.2g}"
-            ax.hist(shown, bins, weights=share, color=colour, alpha=0.25, histtype="stepfilled")
-            ax.hist(
-                shown, bins, weights=share, color=colour, histtype="step", lw=1.4,
-                ls=scheme_line(name), label=words,
-            )  # fmt: skip
-        ax.axvline(1, color="#777777", lw=0.8, ls=":")
-        ax.set(
-            xscale="log",
-            xlim=(least, 1e6),
-            xlabel="relative squared error of a client",
-            ylabel="clients (%)",
-        )
-        ax.set_ylim(0, 100)
-        caption(ax, "Clients by the error with which their updates are recovered.")
-        _legend(ax)
-    return ax
-
-
-def _legend(ax: Axes) -> None:
-    """Put the legend outside, but for panels, which have no room beside them."""
-    figure = ax.get_figure(root=True)
-    if figure is not None and len(figure.axes) > 1:
-        ax.legend(loc="best")
-    else:
-        legend(ax)
+    return draw(histogram_chart(data, column, least), ax=ax)
 
 
 # ---- Images that an attack made, in a grid beside their originals, with a score under each.

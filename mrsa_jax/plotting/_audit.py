@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax.plotting._names import legend, plain
-from mrsa_jax.plotting._style import SHADES, caption, drawing, nobody, scheme_colour
 from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_watch._base.errors import check_known, require
 
@@ -25,13 +23,32 @@ if TYPE_CHECKING:
 
 # ---- Figure of what T costs in amplification by sampling, beside what it buys.
 
-_ALONE = "#009E73"
+
+def amplification_chart(costs: Amplification) -> Chart:
+    """Return epsilon over T, with what each T buys below it."""
+    at = np.arange(len(costs.privacy_targets), dtype=float)
+    bought = zip(costs.privacy_targets, costs.hidden_among, costs.cardinality, strict=True)
+    blocks = Line("blocks of T against models, at least", at, costs.blocks, "",
+                  costs.blocks, costs.server)  # fmt: skip
+    caption = (
+        f"What T costs in amplification by sampling ({costs.rounds:,} rounds, noise "
+        f"{costs.noise_multiplier:g} x clip). Epsilon of blocks against models lies in the band."
+    )
+    return Chart(
+        "What T costs in amplification", caption,
+        [Line("against the server (exact)", at, costs.server), blocks,
+         Line("one by one against models (Poisson)", at, costs.one_by_one)],
+        "block size T (hidden among, mean sum)", f"ε at δ = {costs.delta:g}",
+        ticks=[(float(k), f"{t} ({hidden:.3g}, {mean:.3g})")
+               for k, (t, hidden, mean) in enumerate(bought)],
+        are_schemes=False, marks_points=True,
+    )  # fmt: skip
 
 
 def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
     """Plot epsilon over T: against the server, against models in blocks, and one by one.
 
-    The band is where the epsilon of blocks against models lies. Below each T stand what it buys:
+    The band is where the epsilon of blocks against models lies. Beside each T stands what it buys:
     as in a sum of how many clients the worst is hidden from the server without any noise, and the
     clients in a mean sum.
 
@@ -42,26 +59,7 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
     Returns:
         The axes.
     """
-    places = np.arange(len(costs.privacy_targets))
-    with drawing(ax) as ax:
-        ax.fill_between(places, costs.blocks, costs.server, color=SHADES[1], alpha=0.22, lw=0,
-                        label="blocks of T, against models:\nlies in here")  # fmt: skip
-        ax.plot(places, costs.server, color="#000000", marker="s", ms=4.5,
-                label="against the server (exact)")  # fmt: skip
-        ax.plot(places, costs.blocks, color=SHADES[2], marker="o", ms=4.5,
-                label="blocks of T, against models:\nat the least")  # fmt: skip
-        ax.plot(places, costs.one_by_one, color=_ALONE, ls="--", marker="^", ms=4.5, mfc="none",
-                label="as likely, one by one,\nagainst models (Poisson)")  # fmt: skip
-        bought = zip(costs.privacy_targets, costs.hidden_among, costs.cardinality, strict=True)
-        ax.set_xticks(places, [f"{t}\n{hidden:.3g}\n{size:.3g}" for t, hidden, size in bought])
-        for tick, words in enumerate(("block size T", "hidden among", "mean sum")):
-            ax.annotate(words, (0, 0), (-12, -6.0 - 9.9 * tick), xycoords="axes fraction",
-                        textcoords="offset points", ha="right", va="top", fontsize=8)  # fmt: skip
-        ax.set(ylabel=f"ε at δ = {costs.delta:g}", ylim=(0, None))
-        rounds = f"{costs.rounds:,} rounds, noise {costs.noise_multiplier:g} x clip"
-        caption(ax, f"What T costs in amplification by sampling ({rounds}).")
-        legend(ax)
-    return ax
+    return draw(amplification_chart(costs), ax=ax)
 
 
 # ---- Figures of an audit: who is exposed by when, and the bounds of privacy over the rounds of a
@@ -171,11 +169,35 @@ _WHO = {
     "each": "An honest client is exposed, mean over clients",
     "any": "Some honest client is exposed",
 }
-_ROUTES: dict[str, tuple[str, dict[str, Any]]] = {
-    "either": ("by any route", {"ls": "-", "lw": 6.0, "alpha": 0.22, "solid_capstyle": "butt"}),
-    "sums": ("by the sums", {"ls": "-", "marker": "o", "ms": 3.5}),
-    "neighbours": ("by corrupt neighbours", {"ls": "--", "lw": 1.4}),
-}  # fmt: skip
+_ROUTES = {
+    "either": ("by any route", "broad"),
+    "sums": ("by the sums", "main solid"),
+    "neighbours": ("by corrupt neighbours", "main dashed"),
+}
+
+
+def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
+    """Return the chance of exposure by the fraction of clients who collude, a line for each route.
+
+    Where no graph is known, the sums are the only route.
+    """
+    has_graph = any(own.neighbours is not None for own in results.values())
+    lines = []
+    for label, own in results.items():
+        order = np.argsort(own.fractions)
+        shares = 100 * np.asarray(own.fractions)[order]
+        for name, (words, weight) in _ROUTES.items():
+            route = getattr(own, name)
+            if route is not None and (has_graph or name == "sums"):
+                low, rate, high = (values[order] for values in _values(route, who))
+                line = Line(label, shares, rate, words * has_graph, weight=weight)
+                lines.append(line._replace(low=low, high=high) if name == "sums" else line)
+    return Chart(
+        "Exposure when clients collude", f"{_WHO[who]}.", lines,
+        "clients who collude with the server (%)", "chance of exposure", whole="",
+        y_range=(0.0, 1.0), empty="nobody is exposed in any draw", names_lines=has_graph,
+        marks_points=True,
+    )  # fmt: skip
 
 
 def plot_exposure_routes(
@@ -187,7 +209,7 @@ def plot_exposure_routes(
     """Plot the chance of exposure against the fraction of clients who collude, by route.
 
     A colour for each scheme: a line for exposure by combinations of the sums, a dashed one by
-    corrupt neighbours in SecAgg+'s graphs where there are any, and a broad one by either.
+    corrupt neighbours in SecAgg+'s graphs where there are any, and a broad pale one by either.
 
     Args:
         results: Label -> what `privacy.collusion_risk` returns for one history.
@@ -212,37 +234,10 @@ def plot_exposure_routes(
         1
         >>> plt.close(ax.figure)
     """
-    from matplotlib.lines import Line2D
-
     check_known(who, "who", _WHO, "a known choice of clients")
     single = bool(results) and all(own.either.exposing.ndim == 1 for own in results.values())
     require(single, "results", "must map labels to chances of one history each", list(results))
-    has_graph = any(own.neighbours is not None for own in results.values())
-    routes = _ROUTES if has_graph else {"sums": _ROUTES["sums"]}
-    with drawing(ax) as ax:
-        for label, own in results.items():
-            order = np.argsort(own.fractions)
-            shares = 100 * np.asarray(own.fractions)[order]
-            colour = scheme_colour(label)
-            for name, (_, look) in routes.items():
-                route = getattr(own, name)
-                if route is None:  # of a result without a graph
-                    continue
-                low, rate, high = (values[order] for values in _values(route, who))
-                if name == "sums":
-                    ax.fill_between(shares, low, high, color=colour, alpha=0.13, lw=0)
-                ax.plot(shares, rate, color=colour, **look)
-        ax.set(xlabel="clients who collude with the server (%)", ylabel="chance of exposure",
-               ylim=(-0.02, 1.02))  # fmt: skip
-        caption(ax, f"{_WHO[who]}.")
-        chances = [_values(own.either, who)[2] for own in results.values()]
-        nobody(ax, np.concatenate(chances), "nobody is exposed in any draw")
-        keys = [Line2D([], [], color=scheme_colour(label), label=plain(label)) for label in results]
-        if has_graph:
-            keys += [Line2D([], [], color="#555555", label=own, **look)
-                     for own, look in routes.values()]  # fmt: skip
-        legend(ax, handles=keys)
-    return ax
+    return draw(routes_chart(results, who), ax=ax)
 
 
 def _values(route: Any, who: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax.plotting._names import grow, plain
-from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, whole_numbers
 from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_watch._base.errors import check_known, require
 
@@ -16,19 +14,40 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_DARK = SHADES[2]
+def designs_chart(judgements: Mapping[str, Any]) -> Chart:
+    """Return what families of lines promise, side by side, the fullest sums first."""
+    order = sorted(judgements.items(), key=lambda item: -item[1].cardinality)
+    at = np.arange(len(order), dtype=float)
+    weak, hidden, strong, mean = (
+        np.array([getattr(own, name) for _, own in order], float)
+        for name in ("weak_lower", "hidden_worst", "strong_privacy", "cardinality")
+    )
+    low, high = np.array([own.cardinality_interval for _, own in order], float).T
+    lines = [
+        Line("weak T", at, weak, kind="marks"),
+        Line("hidden among (worst client)", at, hidden, "", hidden, weak, "marks"),
+        Line("strong T", at, strong, kind="marks"),
+        Line("clients in a mean sum", at, mean, "", low, high, "marks"),
+    ]
+    caption = (
+        "What families of sums promise for ever. The line from hidden among to weak T is what T "
+        "overstates; that of a simulated mean sum is its interval."
+    )
+    return Chart("What families promise", caption, lines, "", "clients", whole="y",
+                 ticks=[(float(k), name) for k, (name, _) in enumerate(order)],
+                 are_schemes=False)  # fmt: skip
 
 
 def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     """Plot what families of lines promise for ever against the mean size of their sums.
 
-    A row a family, the fullest sums on top: how many clients weak T counts (ring), among how many
-    the worst client is hidden (dot), and how many always move together (bar, strong T). The line
-    from dot to ring is what T overstates. On the right is the mean number of clients in a
-    sum, with its interval where it was simulated.
+    Families stand side by side, the fullest sums first: how many clients weak T counts, among how
+    many the worst client is hidden (a line leads up to what T overstates), how many always move
+    together (strong T), and the mean number of clients in a sum, with its interval where it was
+    simulated.
 
     Args:
-        judgements: What `design.judge` returns, or the options of `study.advise`, by name.
+        judgements: What `design.judge` returns, by name.
         ax: Where to draw; a figure of its own when None.
 
     Returns:
@@ -38,48 +57,7 @@ def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Ax
         ConfigurationError: If there is none.
     """
     require(len(judgements) > 0, "judgements", "must hold a family")
-    order = sorted(judgements.items(), key=lambda item: item[1].cardinality)
-    with drawing(ax) as ax:
-        for place, (_, own) in enumerate(order):
-            first = place == 0
-            ax.plot([own.hidden_worst, own.weak_lower], [place, place], color=WARNING, lw=2,
-                    label="what weak T overstates" if first else None)  # fmt: skip
-            for value, marker, size, fill, label in (
-                (own.weak_lower, "o", 11, "white", "weak T"),  # a ring around the others
-                (own.hidden_worst, "o", 6, _DARK, "hidden among (worst client)"),
-                (own.strong_privacy, "|", 15, _DARK, "strong T"),
-            ):
-                ax.plot(value, place, marker, ms=size, mfc=fill, mec=_DARK, mew=1.6,
-                        label=label if first else None)  # fmt: skip
-            low, high = own.cardinality_interval
-            about = f" ({low:.4g} to {high:.4g})" if low < high else ""
-            ax.annotate(
-                f"{own.cardinality:.3g}{about}", (1, place), xycoords=("axes fraction", "data"),
-                xytext=(6, 0), textcoords="offset points", va="center", fontsize=8,
-            )  # fmt: skip
-        most = max(own.weak_lower for own in judgements.values())
-        ax.annotate("clients in\na mean sum", (1, 1), xycoords="axes fraction", xytext=(6, 2),
-                    textcoords="offset points", va="bottom", fontsize=8)  # fmt: skip
-        ax.set_yticks(range(len(order)), [plain(name) for name, _ in order])
-        ax.set(xlabel="clients", xlim=(0, 1.08 * most + 0.3), ylim=(-0.6, len(order) - 0.4))
-        ax.grid(visible=False, axis="y")
-        whole_numbers(ax.xaxis)
-        caption(ax, "What a family of sums promises for ever.")
-        _legend_below(ax)
-    return ax
-
-
-def _legend_below(ax: Axes) -> None:
-    """Put the legend under the axes, where rows of families leave no room beside them."""
-    from matplotlib.transforms import ScaledTranslation
-
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    down = ax.transAxes + ScaledTranslation(0, -31 / 72, figure.dpi_scale_trans)
-    columns = 4 if figure.get_figwidth() >= 5 else 1
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=down, borderaxespad=0,
-              ncols=columns, columnspacing=1.2)  # fmt: skip
-    grow(figure, 4 // columns - 1)
+    return draw(designs_chart(judgements), ax=ax)
 
 
 # ---- Figure of how much privacy survives dropouts inside rounds, by policy for split blocks.

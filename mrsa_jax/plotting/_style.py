@@ -31,12 +31,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 WARNING = "#D55E00"
 
 
-def scheme_line(label: str) -> Any:
-    """Return the line style of a scheme, so that curves stay apart in grey and where they meet."""
-    dashes = scheme_dashes(label)
-    return (0, dashes) if dashes else "-"
-
-
 def caption(ax: Axes, text: str) -> None:
     """Keep what a figure shows outside the picture: `ax.get_label()`, and saved files, tell it."""
     ax.set_label(text)

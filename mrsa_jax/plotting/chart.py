@@ -46,7 +46,8 @@ class Line(NamedTuple):
         low: Lower edge of a band around it, or None.
         high: Upper edge.
         kind: "line", "step" (a value holds until the next) or "marks" (no line).
-        weight: "main", "thin" or "thick", and maybe "solid" or "dashed" whatever the series is.
+        weight: "main", "thin", "thick" or "broad" (and pale, for what lies below others), and maybe
+            "solid" or "dashed" whatever the series is.
         words: What is said of each mark, in place of its values.
         rows: The row of a table that each mark stands for; none when empty.
         shade: Accuracy of each mark's model in percent, which fills it in a picture, or None.
@@ -222,7 +223,7 @@ def _path(x: np.ndarray, y: np.ndarray, spans: Sequence[tuple[int, int]], step: 
 
 # ---- A chart on Matplotlib axes: the data, names and levels of a report's, and a key beside them.
 
-_WIDTHS = {"main": 1.5, "thin": 0.8, "thick": 3.2}
+_WIDTHS = {"main": 1.5, "thin": 0.8, "thick": 3.2, "broad": 6.0}
 _STYLES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2))}
 _MOST_TICKS = 6  # places of marks that have a tick each
 
@@ -272,13 +273,13 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
     name = f", {line.name}" * bool(line.name)
     key = short(line.series) + name if chart.names_lines else plain(line.series)
     (drawn,) = ax.plot(
-        line.x, line.y, color=colour, lw=_WIDTHS[weight],
+        line.x, line.y, color=colour, lw=_WIDTHS[weight], alpha=0.22 if weight == "broad" else None,
         ls="" if line.kind == "marks" else _STYLES[more[0]] if more else (0, dashes or None),
         drawstyle="steps-post" if is_step else "default",
         label=key if is_key else f"_{line.series}{name}",
     )  # fmt: skip
     alone = known & ~np.append(known[1:], False) & ~np.append(False, known[:-1])
-    is_short = chart.marks_points and weight != "thin" and known.sum() <= FEW
+    is_short = chart.marks_points and weight not in ("thin", "broad") and known.sum() <= FEW
     if line.kind == "marks" or is_short:
         drawn.set(marker=MARKERS[place % len(MARKERS)], markersize=4.5, clip_on=False)
     elif alone.any():  # what no line would show

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._names import legend
-from mrsa_jax.plotting._style import caption, drawing, scheme_colour, whole_numbers
 from mrsa_jax.plotting.chart import ALL, Chart, Line, draw
 from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.html import number
@@ -50,9 +48,7 @@ QUANTITIES = {
 
 _SYMBOLS = {"privacy_target": "T", "strong_privacy": "T", "noise_multiplier": "z",
             "num_clients": "N", "cohort_size": "K"}  # fmt: skip
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _COUNTS = {"strong_privacy", "exposed_clients", "skipped_rounds", "first_exposed_round", "rank"}
-_MOST_NAMED = 14  # points that are named in the picture
 _MOST_CURVES = 24
 
 
@@ -282,25 +278,24 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     return draw(dataclasses.replace(chart, lines=lines, caption=told), ax=ax)
 
 
+def tradeoff_chart(data: pd.DataFrame) -> Chart:
+    """Return the strong T that schemes keep and their C, a mark a scheme."""
+    lines = []
+    for label, rows in data.groupby("scheme", sort=False):
+        kept, mean, low, high = rows[["T", "C", "C_low", "C_high"]].to_numpy(float).T
+        lines.append(Line(str(label), kept, mean, "", low, high, "marks"))
+    return Chart(
+        "Privacy against cardinality", "Strong T kept for ever against the clients in a mean sum.",
+        lines,
+        "strong T kept for ever (clients)", "average cardinality C (clients)", x_from=0.0,
+    )  # fmt: skip
+
+
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot the strong T that schemes keep against their C (columns scheme, T, C, C_low, C_high)."""
-    with drawing(ax) as ax:
-        for i, (_, row) in enumerate(data.iterrows()):
-            spread = np.array([[row["C"] - row["C_low"]], [row["C_high"] - row["C"]]])
-            ax.errorbar(
-                row["C"],
-                row["T"],
-                xerr=np.maximum(spread, 0),
-                marker="oPsD^v"[i % 6],
-                ms=11 - 5 * (row["scheme"] == "Weighted random"),
-                capsize=3,
-                color=scheme_colour(row["scheme"]),
-                label=row["scheme"],
-                ls="none",
-            )
-        ax.set(xlabel="average cardinality C (clients)", xlim=(0, 12.6))
-        ax.set(ylabel="strong T kept for ever (clients)", ylim=(0, 13))
-        whole_numbers(ax.yaxis)
-        caption(ax, "Privacy against cardinality (N = 120, K = 12).")
-        legend(ax)
-    return ax
+    """Plot the C of schemes against the strong T that they keep, with intervals of your own.
+
+    Args:
+        data: Columns scheme, T, C, C_low and C_high.
+        ax: Where to draw; a figure of its own when None.
+    """
+    return draw(tradeoff_chart(data), ax=ax)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import pathlib
-import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,11 +24,11 @@ from mrsa_jax.plotting._attacks import (
 )
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._style import CHANCE
-from mrsa_jax.plotting.chart import Chart, draw
-from mrsa_jax.study._page import Series
+from mrsa_jax.plotting.chart import Chart, Line, draw
+from mrsa_jax.study._page import Series, text_of
 from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_watch._base.errors import ConfigurationError, writing
-from mrsa_watch._base.html import number
+from mrsa_watch._base.html import hidden_words, number
 
 ERRORS = "errors"
 FOUND = "true_against_false_positives"
@@ -248,7 +247,6 @@ Plots = dict[str, Callable[..., Any]]
 """What draws a figure on the axes `ax`, by name."""
 
 _SIZES = {"num_clients": "N", "cohort_size": "K"}
-_SHOWN = ("weak_lower", "strong_privacy", "hidden_worst", "cardinality", "cardinality_interval")
 
 
 def attack_plots(summary: Rows, scores: Rows) -> Plots:
@@ -295,15 +293,31 @@ def option_labels(options: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
+def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
+    """Return what each scheme of an advice keeps against what it sums.
+
+    Args:
+        options: The schemes, with labels of their own.
+    """
+    lines = []
+    for option in options:
+        label, hidden, size = str(option["label"]), option["hidden_worst"], option["cardinality"]
+        if hidden is not None and size is not None:
+            among = hidden_words(hidden) if hidden == hidden else "-"
+            words = f"{label}: hidden among {among}, mean sum {number(size)}"
+            lines.append(Line(label, [hidden], [size], kind="marks", words=[words]))
+    title = "Clients in a mean sum against among how many the worst is hidden"
+    return Chart(title, text_of("advice_caption"), lines, "hidden among (worst client, for ever)",
+                 "clients in a mean sum", x_from=0.0, whole="")  # fmt: skip
+
+
 def advice_plots(options: Sequence[Mapping[str, Any]]) -> Plots:
     """Return what draws an advice's figure; nothing where no scheme's sums are known.
 
     Args:
         options: The schemes, as its `advice.json` has them.
     """
-    drawn = {
-        label: types.SimpleNamespace(**{name: one[name] for name in _SHOWN})
-        for label, one in zip(option_labels(options), options, strict=True)
-        if all(one[name] is not None for name in _SHOWN)
-    }
-    return {"options": functools.partial(plotting.plot_designs, drawn)} if drawn else {}
+    labels = option_labels(options)
+    named = [{**one, "label": label} for label, one in zip(labels, options, strict=True)]
+    chart = options_chart(named)
+    return _drawing({"options": chart} if chart.lines else {})

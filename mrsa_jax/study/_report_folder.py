@@ -14,7 +14,6 @@ from typing import Any
 
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax.plotting._study import FIGURES
-from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.study import _report
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named
@@ -36,6 +35,7 @@ from mrsa_jax.study._plots import (
     attack_series,
     attack_verdicts,
     option_labels,
+    options_chart,
 )
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run, write_whole
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
@@ -130,7 +130,7 @@ def advice_page(content: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     told = verdicts([("good", "take", f"{one.label}: {one.words}")
                      for one in series if one.verdict == _TAKE]
                     or [("bad", "none", "no scheme keeps what is demanded")])  # fmt: skip
-    glance = opening([_chart(options)], series) if options else ""
+    glance = opening([options_chart(options)], series) if options else ""
     sections = [
         Section("At a glance", told + glance + (legend(series, "Schemes") if series else "")),
         Section("Advice", paragraphs(content["sentences"])),
@@ -174,18 +174,6 @@ def _hidden(option: Mapping[str, Any]) -> str:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{number(round(100 * share, 2), 3)} %"
-
-
-def _chart(options: list[dict[str, Any]]) -> Chart:
-    lines = []
-    for option in options:
-        hidden, size = option.get("hidden_worst"), option.get("cardinality")
-        if hidden is not None and size is not None:
-            words = f"{option['label']}: hidden among {_hidden(option)}, mean sum {number(size)}"
-            lines.append(Line(str(option["label"]), [hidden], [size], kind="marks", words=[words]))
-    title = "Clients in a mean sum against among how many the worst is hidden"
-    return Chart(title, text_of("advice_caption"), lines, "hidden among (worst client, for ever)",
-                 "clients in a mean sum", x_from=0.0, whole="")  # fmt: skip
 
 
 def _table(options: list[dict[str, Any]]) -> str:

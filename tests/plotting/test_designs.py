@@ -1,4 +1,4 @@
-"""The figure of designs shows the figures that it is given, a row a family."""
+"""The figure of designs shows the figures that it is given, families side by side."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 
 import mrsa_jax as mj
 from mrsa_jax.design import Judgement
@@ -21,26 +22,28 @@ def _judged(cardinality: float, weak: int, hidden: float, half: float = 0.0) -> 
     )  # fmt: skip
 
 
-def test_a_row_a_family_the_fullest_sums_on_top() -> None:
+def test_families_stand_side_by_side_the_fullest_sums_first() -> None:
     with pytest.raises(mj.ConfigurationError, match="`judgements` must hold a family"):
         inspect.unwrap(mj.plotting.plot_designs)({})
     ax = mj.plotting.plot_designs(
         {"grids": _judged(7.5, 4, 2.25), "nets": _judged(7.0, 5, 1.5, 0.5)}
     )
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["nets", "grids"]
-    points = {(str(line.get_marker()), float(line.get_markersize())): [] for line in ax.lines}
-    for line in ax.lines:
-        points[str(line.get_marker()), float(line.get_markersize())].append(
-            np.asarray(line.get_xydata(), float).tolist()
-        )
-    assert points["None", 6.0] == [[[1.5, 0], [5, 0]], [[2.25, 1], [4, 1]]]  # what T overstates
-    assert points["o", 11.0] == [[[5, 0]], [[4, 1]]]
-    assert points["o", 6.0] == [[[1.5, 0]], [[2.25, 1]]]
-    assert points["|", 15.0] == [[[1, 0]], [[1, 1]]]
-    written = [text.get_text() for text in ax.texts]
-    assert "7 (6.5 to 7.5)" in written
-    assert "7.5" in written
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "what weak T overstates", "weak T", "hidden among (worst client)", "strong T",
-    ]  # fmt: skip
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["grids", "nets"]
+    points = {
+        str(line.get_label()): np.asarray(line.get_xydata(), float).tolist() for line in ax.lines
+    }
+    assert points == {
+        "weak T": [[0, 4], [1, 5]],
+        "hidden among (worst client)": [[0, 2.25], [1, 1.5]],
+        "strong T": [[0, 1], [1, 1]],
+        "clients in a mean sum": [[0, 7.5], [1, 7]],
+    }
+    overstated, intervals = (
+        [np.asarray(own)[:, 1].tolist() for own in ranges.get_segments()]
+        for ranges in ax.collections
+        if isinstance(ranges, LineCollection)
+    )
+    assert overstated == [[2.25, 4], [1.5, 5]]
+    assert intervals == [[7.5, 7.5], [6.5, 7.5]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(points)
     plt.close("all")

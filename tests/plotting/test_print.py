@@ -131,7 +131,7 @@ WHOLE = {  # axes on which only whole numbers can stand
     "privacy": "xy", "exposure": "xy", "nobody": "xy", "hidden_among": "x", "audit_exposure": "xy",
     "audit_privacy": "xy", "accuracy": "x", "cardinality": "x", "epsilon": "x", "bits": "x",
     "fairness": "x", "overstatement": "x", "drift": "x", "points": "y", "policies": "y",
-    "privacy_cost": "x", "tradeoff": "y", "designs": "x", "names": "y",
+    "privacy_cost": "x", "tradeoff": "x", "designs": "y", "names": "y",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ The oracle reads a report's drawing back into values, and compares them with the
 from __future__ import annotations
 
 import re
+import types
 import xml.etree.ElementTree as ET
 
 import matplotlib.pyplot as plt
@@ -14,12 +15,25 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from mrsa_jax.plotting._attacks import errors_chart, errors_line, members_chart, rates_chart
-from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
+from mrsa_jax.plotting._attacks import (
+    errors_chart,
+    errors_line,
+    histogram_chart,
+    members_chart,
+    rates_chart,
+)
+from mrsa_jax.plotting._audit import (
+    amplification_chart,
+    exposure_chart,
+    privacy_chart,
+    routes_chart,
+)
+from mrsa_jax.plotting._designs import designs_chart
 from mrsa_jax.plotting._names import short
 from mrsa_jax.plotting._study import FIGURES, study_charts
 from mrsa_jax.plotting.chart import Chart, draw
-from mrsa_jax.plotting.points import accuracy_epsilon_chart, points_chart
+from mrsa_jax.plotting.points import accuracy_epsilon_chart, points_chart, tradeoff_chart
+from mrsa_jax.privacy import collusion_risk
 from mrsa_jax.study import _points
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._report_sweep import sweep_charts
@@ -169,4 +183,26 @@ def test_every_figure_of_an_audit_and_an_attack() -> None:
     for chart in (exposure_chart(log), exposure_chart(log, 9), privacy_chart(log),
                   rates_chart(rates, "gaussian"), members_chart(members),
                   errors_chart("Errors", "Sorted.", errors)):  # fmt: skip
+        agree(chart)
+
+
+def test_every_figure_of_designs_costs_and_routes() -> None:
+    kept = pd.DataFrame({"scheme": SCHEMES, "T": [1, 3], "C": [8.0, 7.5], "C_low": [8.0, 7.0],
+                         "C_high": [8.0, 7.9]})  # fmt: skip
+    errors = pd.DataFrame({"scheme": [*SCHEMES, "Random"], "error": [1e-9, 0.8, 2.0]})
+    costs = types.SimpleNamespace(
+        privacy_targets=(1, 3), blocks=np.array([1.0, 2]), server=np.array([4.0, 4]), delta=1e-5,
+        one_by_one=np.array([1.2, 1.6]), hidden_among=np.array([1.0, 3]), rounds=1000,
+        cardinality=np.array([11.9, 10.2]), noise_multiplier=3.0,
+    )  # fmt: skip
+    families = {
+        name: types.SimpleNamespace(weak_lower=4, strong_privacy=1, hidden_worst=2.25,
+                                    cardinality=mean, cardinality_interval=(mean, 8.0))
+        for name, mean in (("grids", 7.5), ("nets", 7.0))
+    }  # fmt: skip
+    sums = [[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]]
+    routes = {"Random": collusion_risk(0, sums, [0.4, 0.0, 0.2], 50, degree=2, threshold=1)}
+    for chart in (tradeoff_chart(kept), histogram_chart(errors), amplification_chart(costs),
+                  designs_chart(families), routes_chart(routes, "each"),
+                  routes_chart(routes, "any")):  # fmt: skip
         agree(chart)

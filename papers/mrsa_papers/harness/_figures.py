@@ -11,7 +11,7 @@ import numpy as np
 from mrsa_jax import plotting
 from mrsa_jax.plotting import scheme_colour
 from mrsa_jax.plotting._names import legend, short
-from mrsa_jax.plotting._style import MARKERS, SHADES, WARNING, scheme_line
+from mrsa_jax.plotting._style import MARKERS, SHADES, WARNING, scheme_dashes
 from mrsa_papers.harness._images import image_from_text
 from mrsa_papers.harness._intervals import interval
 from mrsa_papers.harness._items import Item
@@ -132,7 +132,8 @@ def by_scheme(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, dict[str,
     """Go through the schemes of a table: label, rows, and the look of its curve."""
     for label, rows in data.groupby("scheme", sort=False):
         name = str(label)
-        yield name, rows, {"color": scheme_colour(name), "ls": scheme_line(name), "label": name}
+        dashes = (0, scheme_dashes(name) or None)
+        yield name, rows, {"color": scheme_colour(name), "ls": dashes, "label": name}
 
 
 def in_turn(

@@ -265,7 +265,7 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
             words = "own learning rate" if speed == 1 else f"learning rate x {speed:g}"
             panels.append((words, rows[rows["speed"] == speed], "error"))
         for ax, (words, own, column) in zip(axes, panels, strict=True):
-            plotting.plot_error_histogram(own, column=column, ax=ax)
+            plotting.plot_error_histogram(own, column=column, ax=ax).legend(loc="best")
             ax.set_title(f"{length} rounds, {words}")
             ax.set(xlabel=ax.get_xlabel() if length == lengths[-1] else "", ylabel="")
         axes[0].set_ylabel("clients (%)")
