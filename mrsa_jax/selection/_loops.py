@@ -13,7 +13,7 @@ import numpy as np
 
 from mrsa_jax._core.compiled import compiled
 from mrsa_jax._core.streams import _CLIENTS, ALWAYS, Stream
-from mrsa_jax._core.threefry_loops import fold_keys, threefry_words, threefry_words_at
+from mrsa_jax._core.threefry_loops import fold_keys, threefry_words
 
 LANES = 16
 _TILE = 64  # rounds whose keys are made together
@@ -29,21 +29,33 @@ _NEAR = 4  # keys, from which on walking takes fewest passes
 
 @compiled
 def _score(words, limits, size, blocks, counts, scores):
-    """Fill scores with the counts of available blocks; return how many there are."""
+    """Fill scores with the counts of available blocks; return how many there are.
+
+    Client c of block b has place c * blocks + b among words and limits.
+    """
+    for i in range(blocks):
+        online = (words[i] >= limits[i]) & (limits[i] != _ALWAYS)
+        scores[i] = counts[i] if online else _TOP
+    for c in range(1, size):
+        own, bounds = words[c * blocks : (c + 1) * blocks], limits[c * blocks : (c + 1) * blocks]
+        for i in range(blocks):
+            online = (own[i] >= bounds[i]) & (bounds[i] != _ALWAYS)
+            scores[i] = scores[i] if online else _TOP
     able = np.int32(0)
-    if size == 1:
-        for i in range(limits.size):
-            online = (words[i] >= limits[i]) & (limits[i] != _ALWAYS)
-            scores[i] = counts[i] if online else _TOP
-            able = np.int32(able + np.int32(online))
-        return able
-    for block in range(blocks):
-        online = True
-        for i in range(block * size, (block + 1) * size):
-            online &= (words[i] >= limits[i]) & (limits[i] != _ALWAYS)
-        scores[block] = counts[block] if online else _TOP
-        able = np.int32(able + np.int32(online))
+    for i in range(blocks):
+        able = np.int32(able + np.int32(scores[i] != _TOP))
     return able
+
+
+@compiled
+def _by_place(limits, size, blocks):
+    """Return the clients in the order in which words are drawn, and their limits in that order."""
+    order, own = np.zeros(limits.size, np.uint32), np.full(limits.size, _ALWAYS)
+    for block in range(blocks):
+        for c in range(size):
+            order[c * blocks + block] = block * size + c
+            own[c * blocks + block] = limits[block * size + c]
+    return order, own
 
 
 @compiled
@@ -116,7 +128,7 @@ def _take_smallest(keys, wanted, candidates, scores):
 
 
 @compiled
-def _take_least_used(k0, k1, size, wanted, units, words, keys, scores):
+def _take_least_used(k0, k1, wanted, every, units, firsts, words, keys, scores):
     """Mark as taken those with the smallest (count, key, index), `wanted` of the available."""
     while wanted > 0:
         least = _TOP
@@ -131,10 +143,10 @@ def _take_least_used(k0, k1, size, wanted, units, words, keys, scores):
         else:
             found = 0
             for i in range(scores.size):
-                units[found] = i
+                units[found], firsts[found] = i, every[i]
                 found += scores[i] == least
             upto = (found + LANES - 1) // LANES * LANES
-            threefry_words_at(k0, k1, _FIRST_WORDS, units[:upto], size, words[:upto])
+            threefry_words(k0, k1, _FIRST_WORDS, 0, firsts[:upto], words[:upto])
             keys[:] = _TOP
             for i in range(found):
                 keys[units[i]] = min(np.int32(words[i] >> _ONE), _LAST)
@@ -143,9 +155,9 @@ def _take_least_used(k0, k1, size, wanted, units, words, keys, scores):
 
 
 @compiled
-def _take_any(k0, k1, size, wanted, candidates, every, words, keys, scores):
+def _take_any(k0, k1, wanted, candidates, every, words, keys, scores):
     """Mark as taken those with the smallest (key, index), `wanted` of the available."""
-    threefry_words_at(k0, k1, _SECOND_WORDS, every, size, words)
+    threefry_words(k0, k1, _SECOND_WORDS, 0, every, words)
     for i in range(scores.size):
         key = min(np.int32(words[i] >> _ONE), _LAST)
         keys[i] = key if (scores[i] >= 0) & (scores[i] != _TOP) else _TOP
@@ -171,11 +183,13 @@ def _finish(size, counts, scores, row):
     """Add the round to the counts, and to the history if one is kept."""
     for i in range(scores.size):
         counts[i] = np.int32(counts[i] + np.int32(scores[i] == _TAKEN))
-    if row.size:
-        for block in range(row.size // size):
-            if scores[block] == _TAKEN:
-                for i in range(block * size, (block + 1) * size):
-                    row[i] = True
+    if size == 1:
+        for i in range(row.size):
+            row[i] = scores[i] == _TAKEN
+        return
+    for block in range(row.size // size):
+        if scores[block] == _TAKEN:
+            row[block * size : (block + 1) * size] = True
 
 
 @compiled
@@ -200,8 +214,9 @@ def play_blocks(key, first, limits, size, wanted, by_use, rounds, totals, histor
     blocks = totals.shape[1] // size
     width = (blocks + LANES - 1) // LANES * LANES
     words, others = np.empty(limits.size, np.uint32), np.empty(width, np.uint32)
-    every, units = np.arange(width).astype(np.uint32), np.zeros(width + 1, np.uint32)
-    factor = np.uint32(size)
+    order, bounds = _by_place(limits, size, blocks)
+    every = np.arange(width).astype(np.uint32) * np.uint32(size)  # first clients of the blocks
+    units, firsts = np.zeros(width + 1, np.uint32), np.zeros(width + 1, np.uint32)
     keys, counts = np.empty(width, np.int32), np.empty(width, np.int32)
     scores = np.full(width, _TOP, np.int32)
     folded = np.empty((6, min(rounds, _TILE)), np.uint32)
@@ -214,15 +229,15 @@ def play_blocks(key, first, limits, size, wanted, by_use, rounds, totals, histor
             k = j % _TILE
             if k == 0:
                 _fold_rounds(own[3, 0], own[4, 0], j, folded)
-            threefry_words(folded[2, k], folded[3, k], _FIRST_WORDS, 0, words)
-            able = _score(words, limits, size, blocks, counts, scores)
+            threefry_words(folded[2, k], folded[3, k], _FIRST_WORDS, 0, order, words)
+            able = _score(words, bounds, size, blocks, counts, scores)
             if able < wanted:
                 continue
-            _take_least_used(folded[4, k], folded[5, k], factor, by_use, units, others, keys,
-                             scores)  # fmt: skip
+            _take_least_used(folded[4, k], folded[5, k], by_use, every, units, firsts, others,
+                             keys, scores)  # fmt: skip
             if wanted > by_use:
-                _take_any(folded[4, k], folded[5, k], factor, wanted - by_use, able - by_use,
-                          every, others, keys, scores)  # fmt: skip
+                _take_any(folded[4, k], folded[5, k], wanted - by_use, able - by_use, every,
+                          others, keys, scores)  # fmt: skip
             row = history[trial, j] if history.shape[1] else unkept
             _finish(size, counts, scores, row)
         for i in range(totals.shape[1]):

@@ -24,6 +24,7 @@ from mrsa_jax.secagg.failures._verdicts import (
 _ALWAYS = np.uint32(ALWAYS)
 _CLIENT_WORDS, _PAIR_WORDS = np.uint32(_CLIENTS), np.uint32(_PAIRS)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_AT_ONCE = 2048  # words that stay in cache
 
 
 @compiled
@@ -41,10 +42,10 @@ def _has(members, client):
 
 
 @compiled
-def _draw_survivors(key, limits, words, alive):
+def _draw_survivors(key, limits, places, words, alive):
     """Fill V0 to V4; client i has left by step s when its word is below limits[s - 1, i]."""
     clients = limits.shape[1]
-    threefry_words(key[0], key[1], _CLIENT_WORDS, 0, words[:clients])
+    threefry_words(key[0], key[1], _CLIENT_WORDS, 0, places[:clients], words[:clients])
     alive[:] = _ZERO
     for i in range(clients):
         place, bit = i >> 6, _ONE << np.uint64(i & 63)
@@ -56,26 +57,38 @@ def _draw_survivors(key, limits, words, alive):
 
 
 @compiled
-def _draw_graph(key, limit, words, rows):
+def _draw_graph(key, limit, places, words, rows):
     """Fill an Erdős–Rényi graph; i and j are joined when their word is below the limit."""
     clients = rows.shape[1]
     rows[:] = _ZERO
+    if limit == np.uint32(0):
+        return
+    first, stop = 0, 0  # the words that are drawn: those of several j at once
     for j in range(1, clients):
+        # the word of i <= j stands at j (j + 1) / 2 + i
+        row = j * (j + 1) // 2
+        if row + j > stop:
+            first, stop = row, min(row + words.size, (clients * (clients + 1)) // 2)
+            threefry_words(key[0], key[1], _PAIR_WORDS, first, places[: stop - first],
+                           words[: stop - first])  # fmt: skip
+        own = words[row - first : row - first + j]
         if limit == _ALWAYS:
-            words[:j] = np.uint32(0)
-        elif limit == np.uint32(0):
-            return
-        else:
-            # the word of i <= j stands at j (j + 1) / 2 + i
-            threefry_words(key[0], key[1], _PAIR_WORDS, j * (j + 1) // 2, words[:j])
+            own[:] = np.uint32(0)
         place, shift = j >> 6, np.uint64(j & 63)
+        column = rows[place]
         for i in range(j):
-            rows[place, i] |= np.uint64(words[i] < limit) << shift
+            column[i] |= np.uint64(own[i] < limit) << shift
         for base in range(0, j, 64):
-            row = _ZERO
+            bits = _ZERO
             for i in range(base, min(base + 64, j)):
-                row |= np.uint64(words[i] < limit) << np.uint64(i - base)
-            rows[base >> 6, j] |= row
+                bits |= np.uint64(own[i] < limit) << np.uint64(i - base)
+            rows[base >> 6, j] |= bits
+
+
+@compiled
+def _places(clients):
+    """Return counters from 0, as many as words are drawn at once."""
+    return np.arange(max(clients, _AT_ONCE)).astype(np.uint32)
 
 
 @compiled
@@ -163,13 +176,14 @@ def judge_rounds(graph_keys, step_keys, limit, step_limits, thresholds, verdicts
     """
     clients = thresholds.size
     width = (clients + 63) >> 6
-    words = np.empty(clients, np.uint32)
+    places = _places(clients)
+    words = np.empty(places.size, np.uint32)
     rows = np.empty((width, clients), np.uint64)
     alive = np.empty((5, width), np.uint64)
     sets = np.empty((5, width), np.uint64)
     for trial in range(graph_keys.shape[0]):
-        _draw_survivors(step_keys[trial], step_limits, words, alive)
-        _draw_graph(graph_keys[trial], limit, words, rows)
+        _draw_survivors(step_keys[trial], step_limits, places, words, alive)
+        _draw_graph(graph_keys[trial], limit, places, words, rows)
         verdicts[trial] = judge_round(rows, alive, thresholds, sets)
         count = 0
         for w in range(width):
@@ -247,11 +261,12 @@ def judge_planted(graph_keys, limit, alive, cuts, planted, given, thresholds, ve
     """
     clients = thresholds.size
     width = (clients + 63) >> 6
-    words = np.empty(clients, np.uint32)
+    places = _places(clients)
+    words = np.empty(places.size, np.uint32)
     rows = np.empty((width, clients), np.uint64)
     sets = np.empty((5, width), np.uint64)
     for trial in range(graph_keys.shape[0]):
-        _draw_graph(graph_keys[trial], limit, words, rows)
+        _draw_graph(graph_keys[trial], limit, places, words, rows)
         _plant(rows, alive[trial], cuts[trial], planted[trial], given[trial])
         byte = judge_round(rows, alive[trial], thresholds, sets)
         if planted[trial] >= 0:
