@@ -11,11 +11,14 @@ import numpy as np
 from mrsa_jax._core.arrays import host_array
 from mrsa_jax.privacy._audit_found import HIDDEN, Audit, Joining
 from mrsa_jax.privacy._audit_hidden import Drifting, Hidden, Noise, is_feasible
+from mrsa_jax.privacy._audit_parts import steps_of_parts
+from mrsa_jax.privacy._audit_rounds import Part
 from mrsa_jax.privacy._coalitions import as_history, as_log, log_without
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
+from mrsa_jax.privacy.solver import Progress
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs import ParticipationLog
 
@@ -44,9 +47,11 @@ def audit(
         log_or_P: A log (`read_log`), a table that `read_log` takes, or a participation matrix of
             bools or integer weights, `[rounds, clients]`, whose rows and columns are then named
             from 0.
-        effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core for
-            weak privacy (`weak_privacy`), a sixth of that for plain sums, and as much for who
-            exposes whom.
+            Sums of several parts of the vector (`ParticipationLog.parts`) are audited part by
+            part: the findings are then the worst of them.
+        effort: How much may be tried, by all parts together: 1.0 allows searches and proofs of 90
+            seconds of one core for weak privacy (`weak_privacy`), a sixth of that for plain sums,
+            and as much for who exposes whom.
         coalition: Names of clients who tell the server their updates: the audit is of the others.
         progress: Called with the name of a stage, the parts of it that are done, and their number.
         noise_multiplier: Z, where noise of standard deviation Z times the clip was added to each
@@ -136,9 +141,35 @@ def audit_steps(
     """
     noise = Noise.checked(noise_multiplier, clip, delta, spread)
     drifting = Drifting.checked(memory, share)
-    log, names = log_without(as_log(log_or_P) or _unnamed(log_or_P), coalition)
+    whole = as_log(log_or_P) or _unnamed(log_or_P)
+    log, names = log_without(whole, coalition)
     noise = noise or Noise.of_log(log, delta)
     report = progress or (lambda stage, done, total: None)
+    parts = [part for part in Part.all_of(whole) if not set(part.log.clients) <= set(names)]
+    if not parts:
+        yield from _steps(log, names, effort, report, noise, drifting)
+        return
+    rule = "must be left out for a log of several parts of the vector"
+    require(len(parts) < 2 or spread is None, "spread", rule, spread)
+    # a guarantee, whose bounds add up over all sums, of whatever part
+    noisy = noise.figures(log) if noise is not None and log.participation.any() else None
+
+    def steps(part: Part) -> Iterator[Audit]:
+        own, known = log_without(part.log, [name for name in part.log.clients if name in names])
+        return _steps(own, known, effort / len(parts), report, None, drifting)
+
+    yield from steps_of_parts(log, parts, steps, {"noisy": noisy, "coalition": names})
+
+
+def _steps(
+    log: ParticipationLog,
+    names: tuple[Hashable, ...],
+    effort: float | int,
+    report: Progress,
+    noise: Noise | None,
+    drifting: Drifting | None,
+) -> Iterator[Audit]:
+    """Yield what the sums of one vector, of clients who do not tell, are found to leak."""
     P = log.participation
     report("exposed clients", 0, 1)
     found: Audit | None = None

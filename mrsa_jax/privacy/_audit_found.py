@@ -7,6 +7,7 @@ Exposed clients first, then among how many each is hidden, then weak and strong 
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mrsa_jax.privacy._audit_hidden import Hidden, Noisy, plain
-from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
+from mrsa_jax.privacy._audit_rounds import OverRounds, Part, over_parts, over_rounds
 from mrsa_jax.privacy._clients import clients_of
 from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
@@ -70,6 +71,7 @@ class Joining(NamedTuple):
 
 Definition = Literal["weak", "strong", "hidden"]
 
+_MOST_PARTS = 5  # that are told of in words
 HIDDEN = "hidden among"  # a part of the work, as `Audit.pending` names it
 
 
@@ -115,6 +117,8 @@ class Audit:
         aggregation: How the sums were made, where the log says so.
         notes: What else its reader tells of it.
         pending: What was not finished (`audit_steps`); what is there is sound all the same.
+        parts: The name and the audit of each part of the vector, of a log with sums of parts:
+            all else is then the worst of them, for each figure and for each client.
     """
 
     cites = "multi-round privacy: so2023securing"
@@ -141,6 +145,7 @@ class Audit:
     aggregation: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    parts: tuple[tuple[str, Audit], ...] = ()
 
     def _rows(self) -> list[tuple[str, str]]:
         weak = self.weak
@@ -175,6 +180,11 @@ class Audit:
             >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
             ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
         """
+        if self.parts:
+            audits = dict(self.parts)
+            own = [(part, audits[part.name].over_rounds(part.log, progress))
+                   for part in Part.all_of(log) if part.name in audits]  # fmt: skip
+            return over_parts([first for _, first in self.exposed], log, own)
         log, _ = log_without(log, self.coalition)
         drifting = None if self.updates is None else self.updates.drifting
         firsts = [first for _, first in self.exposed]
@@ -204,6 +214,8 @@ class Audit:
         """
         known = typing.get_args(Definition)
         check_known(definition, "definition", known, "a known definition")
+        if self.parts:
+            return self._gate_of_parts(target, definition)
         if definition == "hidden":
             return self._hidden_gate(target)
         check_count(target, "target", "must be an integer of at least 1")
@@ -222,6 +234,23 @@ class Audit:
             return Gate(target, definition, False, reason)
         return Gate(target, definition, True, f"{value}, at least {target}")
 
+    def _gate_of_parts(self, target: float | int, definition: Definition) -> Gate:
+        """Return the gate of the worst part: one that fails, or the one that is nearest to it."""
+
+        def rank(one: tuple[str, Audit, Gate]) -> tuple[bool, float, float]:
+            _, own, gate = one
+            if definition == "hidden":
+                hidden = own.updates or own.hidden
+                least = None if hidden is None else hidden.least
+                return gate.passed, least or 0.0, 0.0
+            sizes = (own.strong, 0) if definition == "strong" else (own.weak.upper, own.weak.lower)
+            return gate.passed, float(sizes[0] or 0), float(sizes[1] or 0)
+
+        judged = [(name, own, own.gate(target, definition))
+                  for name, own in self.parts if own.weak.rank or not self.weak.rank]  # fmt: skip
+        name, _, gate = min(judged, key=rank)
+        return gate._replace(reason=f"in part {printable(name)}: {gate.reason}")
+
     def _hidden_gate(self, target: float | int) -> Gate:
         check_number(target, "target", "must be a finite number of at least 1", 1.0)
         hidden = self.updates or self.hidden
@@ -236,12 +265,13 @@ class Audit:
             nobody = (
                 "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
             )
-            return [*self._seen_anyway(), *self._known(), nobody, *self._columns()]
+            return [*self._seen_anyway(), *self._known(), *self._parts(), nobody, *self._columns()]
         sure = "proven" if self.weak.certified else self._unsure()
         interval = _interval(self.weak.lower, self.weak.upper)
         return [
             *self._seen_anyway(),
             *self._known(),
+            *self._parts(),
             *self._urgent(),
             f"Weak T is {interval} ({sure}): any combination of the sums involves at "
             f"least {self.weak.lower} {_clients(self.weak.lower)}.",
@@ -278,6 +308,26 @@ class Audit:
         known = join_names("client", self.coalition)
         return [f"The server knows the updates of {known}; what follows is of all others."]
 
+    def _parts(self) -> list[str]:
+        if not self.parts:
+            return []
+        order = sorted(self.parts, key=lambda one: (one[1].weak.upper or math.inf,
+                                                    -len(one[1].exposed)))  # fmt: skip
+        told = []
+        for name, own in order[:_MOST_PARTS]:
+            weak = own.weak
+            size = "nobody took part"
+            if weak.lower is not None and weak.upper is not None:
+                size = f"weak T {_interval(weak.lower, weak.upper)}, strong T {own.strong}, "
+                size += f"{len(own.exposed)} of {own.num_clients} clients exposed"
+            hidden = "" if own.hidden is None else f", worst hidden {own.hidden.least_words}"
+            told.append(f"part {printable(name)}: {size}{hidden}")
+        more = len(order) - len(told)
+        count = f"{len(order)} part{'s' if len(order) > 1 else ''}"
+        return [f"The sums are of {count} of the vector. Each part is judged by itself, and what "
+                "follows is the worst of them, for each figure and for each client "
+                f"({'; '.join(told)}{f'; and {more} more' if more else ''})."]  # fmt: skip
+
     def _urgent(self) -> list[str]:
         if self.exposed:
             shown = [
@@ -310,7 +360,8 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; large integers as decimal strings."""
         weak, recipe = self.weak, self.recipe
-        return {
+        parts = {} if not self.parts else {"parts": [_part(*each) for each in self.parts]}
+        return parts | {
             **_fields(self, "num_rounds", "num_clients", "empty_rounds", "is_weighted",
                       "columns_used", "columns_ignored", "aggregation", "notes"),
             "exposed": [
@@ -345,6 +396,19 @@ class Audit:
                 "clients": _terms("client", recipe.clients),
             },
         }  # fmt: skip
+
+
+def _part(name: str, own: Audit) -> dict[str, Any]:
+    """Return what is told of one part of the vector as plain values."""
+    hidden = own.hidden
+    return {
+        "part": name,
+        **_fields(own, "num_rounds", "num_clients", "strong"),
+        **_fields(own.weak, "lower", "upper", "certified", "error_bits", "rank"),
+        "exposed": [plain(client) for client, _ in own.exposed],
+        "hidden_among_least": None if hidden is None else hidden.least,
+        "hidden_among_client": None if hidden is None else plain(hidden.least_client),
+    }
 
 
 def _interval(lower: int, upper: int) -> str:

@@ -15,7 +15,7 @@ from mrsa_jax.privacy._hidden import among, hidden_among, hidden_among_trajector
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
-from mrsa_watch.logs import ParticipationLog
+from mrsa_watch.logs import ParticipationLog, of_part
 
 _MOST_NOTED, _MOST_TOLD = 5, 3
 _MOST_MULTIPLIED = 10**12  # of float64 numbers: a minute on two cores
@@ -57,11 +57,14 @@ class Drifting:
         """Return how `hidden_among` is told of it.
 
         The rows of a log count as rounds that follow each other, which is never too kind: more time
-        between them would hide more. Sums of one round, named `round/sum`, are of one update.
+        between them would hide more. Sums of one round, named `round/sum`, are of one update, and
+        so are those of whole updates and of a part, `round` and `round[part]`.
         """
         times: dict[str, int] = {}
-        time = np.array([times.setdefault(str(name).partition("/")[0], len(times))
-                         for name in log.rounds])  # fmt: skip
+        parts = log.parts or (None,) * len(log.rounds)
+        names = [str(name) if part is None else str(name).removesuffix(of_part(part))
+                 for name, part in zip(log.rounds, parts, strict=True)]  # fmt: skip
+        time = np.array([times.setdefault(name.partition("/")[0], len(times)) for name in names])
         if len(times) == len(time):
             return {"memory": self.memory, "share": self.share}
         lags = np.abs(np.subtract.outer(time, time))
@@ -134,17 +137,27 @@ class Hidden:
         else:
             values = np.asarray(hidden_among(log.participation, **drifting.settings(log)))
             exposed = np.flatnonzero(values == 1.0).tolist()
+        return Hidden.saying(values, log.clients, exposed, drifting)
+
+    @staticmethod
+    def saying(
+        values: np.ndarray,
+        clients: Sequence[Hashable],
+        exposed: Sequence[int],
+        drifting: Drifting | None,
+    ) -> Hidden:
+        """Return what is said of clients, of whom it is known among how many each is hidden."""
         if np.isnan(values).any():
             if len(exposed):
-                return Hidden(values, (), 1.0, log.clients[exposed[0]], None, drifting)
+                return Hidden(values, (), 1.0, clients[exposed[0]], None, drifting)
             return Hidden(values, (), None, None, None, drifting)
         order = np.argsort(values, kind="stable")
         noted = [i for i in order[len(exposed) : len(exposed) + _MOST_NOTED] if values[i] < np.inf]
         return Hidden(
             values,
-            tuple((log.clients[i], float(values[i])) for i in noted),
+            tuple((clients[i], float(values[i])) for i in noted),
             float(values[order[0]]),
-            log.clients[order[0]],
+            clients[order[0]],
             float(np.median(values[np.isfinite(values)])),
             drifting,
         )

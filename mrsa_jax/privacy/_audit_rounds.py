@@ -8,7 +8,8 @@ and err with a chance below 2**-30.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,78 @@ class OverRounds:
     upper: np.ndarray
     hidden: np.ndarray | None
     updates: np.ndarray | None = None
+
+
+class Part(NamedTuple):
+    """The sums of one part of the vector.
+
+    Attributes:
+        name: Of the part.
+        log: Its sums, of the clients who are in one of them.
+        rows: Where they are in the whole log.
+        clients: Where these are.
+    """
+
+    name: str
+    log: ParticipationLog
+    rows: list[int]
+    clients: list[int]
+
+    @staticmethod
+    def all_of(log: ParticipationLog) -> list[Part]:
+        """Return the parts of a log; none where its sums are of whole updates."""
+        place = {name: j for j, name in enumerate(log.rounds)}
+        column = {name: i for i, name in enumerate(log.clients)}
+        return [
+            Part(name, own, [place[row] for row in own.rounds],
+                 [column[client] for client in own.clients])
+            for name, own in log.by_part().items() if name is not None
+        ]  # fmt: skip
+
+
+def over_parts(
+    first_rounds: Iterable[Hashable],
+    log: ParticipationLog,
+    parts: Sequence[tuple[Part, OverRounds]],
+) -> OverRounds:
+    """Return what is known after each round of a log of several parts: the worst of them.
+
+    Args:
+        first_rounds: For each client that a part exposes the name of the round from which on it is.
+        log: The history of all parts.
+        parts: Each with what is known of it after each of its rounds.
+    """
+    rounds = np.arange(len(log.rounds))
+    place = {name: j for j, name in enumerate(log.rounds)}
+    firsts = np.array([place[first] for first in first_rounds], np.int64)
+    exposed = np.cumsum(np.bincount(firsts, minlength=len(rounds))).astype(np.int32)
+
+    def worst(name: str) -> np.ndarray | None:
+        found = np.full(len(rounds), np.inf)
+        for part, own in parts:
+            values = getattr(own, name)
+            if values is None:
+                return None
+            started = values if values.dtype == np.float64 else np.where(values < 0, np.inf, values)
+            is_there = own.lower >= 0  # nan is of what floats do not know, once somebody took part
+            known = np.append(np.where(is_there, started, np.inf), np.inf)
+            found = np.minimum(found, known[np.searchsorted(part.rows, rounds, "right") - 1])
+        return found
+
+    def whole(name: str) -> np.ndarray | None:
+        found = worst(name)
+        return None if found is None else np.where(found == np.inf, -1, found).astype(np.int32)
+
+    def size(name: str) -> np.ndarray | None:
+        found = worst(name)
+        return None if found is None else np.where(found == np.inf, np.nan, found)
+
+    hidden, lower, upper = size("hidden"), whole("lower"), whole("upper")
+    if hidden is not None:
+        hidden = np.where(exposed > 0, 1.0, hidden)
+    assert lower is not None
+    assert upper is not None
+    return OverRounds(exposed, whole("strong"), lower, upper, hidden, size("updates"))
 
 
 def over_rounds(

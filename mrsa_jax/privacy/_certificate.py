@@ -62,6 +62,7 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
         data = pathlib.Path(file).read_bytes()
     except OSError as error:
         raise DataNotFoundError(f"{file}: expected a log; found none that can be read") from error
+    require(log.parts is None, "log", "must be of whole updates, without parts of the vector")
     shape = (found.num_rounds, found.num_clients)
     is_of = log.participation.shape == shape and len(found.weak.witness) == shape[0]
     require(is_of, "found", "must be the audit of this log", *shape)

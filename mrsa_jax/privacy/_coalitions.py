@@ -43,6 +43,10 @@ def as_history(P: Any) -> np.ndarray | Array:
             P names a file, or is a table that can be read in two ways.
     """
     log = as_log(P)
+    parts = set() if log is None else {*(log.parts or ())} - {None}
+    rule = ("must be a history of one part of the vector: sums of several must not be stacked; "
+            "take the log of each from its `by_part()`")  # fmt: skip
+    require(len(parts) < 2, "P", rule, f"a log of {len(parts)}")
     return as_integers(P if log is None else log.participation, "P")
 
 

@@ -62,6 +62,10 @@ class LogSettings(Shown):
     sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
     """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
 
+    part_column: Name = None
+    """Name of the column with the part of the vector that a sum is of, where not all clients train
+    all coordinates: each part is judged by itself."""
+
     restarts: Literal["ask", "new", "same"] = "ask"
     """A round that goes on after others: another sum, as numbering began anew, or the same."""
 
@@ -79,7 +83,7 @@ class LogSettings(Shown):
 
 
 _COLUMNS = ("round_column", "client_column", "where", "ignore_columns", "sum_columns",
-            "restarts")  # fmt: skip
+            "part_column", "restarts")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

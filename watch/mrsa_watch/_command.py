@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     add = _command(commands, "record", _record, "append a line a sum, read from standard input",
                    'Each line of input is JSON of one sum, such as {"round": 1, "clients": ["anna"'
                    ', "bob"]}, with weights, status, asked, lost, noise and clip where they are '
-                   "known. What was read is on the disk when the next line is.")  # fmt: skip
+                   "known, and part where the sum is of some coordinates only. What was read is "
+                   "on the disk when the next line is.")  # fmt: skip
     add("log", type=pathlib.Path, help="participation log; made if it is not there, else continued")
     add("--system", required=True, help="what is recorded, with its version")
     add("--aggregation", required=True, help='"secagg+", "secagg", "plain" or other text')
@@ -138,7 +139,8 @@ def _objects(kind: type, what: str) -> Any:
 def _record(chosen: Any) -> int:
     from mrsa_watch._recorder import Recorder
 
-    known = {"round", "clients", "sum", "weights", "status", "asked", "lost", "noise", "clip"}
+    known = {"round", "clients", "sum", "weights", "status", "asked", "lost", "noise", "clip",
+             "part"}  # fmt: skip
     salt = b"" if chosen.plain_names else None
     names = {"system": chosen.system, "aggregation": chosen.aggregation}
     with Recorder(chosen.log, salt=salt, **names) as recorder:

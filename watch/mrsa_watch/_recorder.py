@@ -298,6 +298,7 @@ class Recorder:
         lost: Mapping[str, Iterable[Any]] | None = None,
         noise: float | int | None = None,
         clip: float | int | None = None,
+        part: str | None = None,
     ) -> None:
         """Write the line of a sum; when this returns, it is on the disk.
 
@@ -317,6 +318,9 @@ class Recorder:
                 (of SecAgg+), `train`. Those lost at `unmask` are in the sum, all others are not.
             noise: Standard deviation of the noise in the learnt sum.
             clip: Largest norm of an update.
+            part: A name for the coordinates that the sum is of, where not all clients train them
+                (LoRA ranks, submodels), and `clients` are those who do; None for a sum of whole
+                updates, which every client in it trains. Each part is judged by itself.
 
         Raises:
             ConfigurationError: If the line would break a rule of the format, or contradict an
@@ -334,6 +338,9 @@ class Recorder:
             "status": status,
             "clients": [inside[i] for i in order],
         }
+        if part is not None:
+            require(isinstance(part, str), "part", "must be a name, or None for the whole", part)
+            fields["part"] = part
         if weights is not None:
             factors = [_factor(weight) for weight in weights]
             rule = "must be as many as the clients"

@@ -16,4 +16,4 @@ from ._numbers import (
 )
 from ._participation import sums_of as sums_of
 from ._read import read_log as read_log
-from ._table import ParticipationLog as ParticipationLog
+from ._table import ParticipationLog as ParticipationLog, of_part as of_part

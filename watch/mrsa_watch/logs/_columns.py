@@ -48,14 +48,15 @@ class Columns(NamedTuple):
     client: int
     weight: int | None
     where: tuple[Condition, ...]
-    parts: tuple[int, ...]  # tell the sums of one round apart
+    sums: tuple[int, ...]  # tell the sums of one round apart
+    part: int | None = None  # of the vector, of which a sum is
 
     @property
     def used(self) -> list[int]:
         """Return the places of all columns that are read, each once."""
-        chosen = (self.round, self.client, self.weight)
+        chosen = (self.round, self.client, self.weight, self.part)
         used = [place for place in chosen if place is not None]
-        return list(dict.fromkeys([*used, *(one.place for one in self.where), *self.parts]))
+        return list(dict.fromkeys([*used, *(one.place for one in self.where), *self.sums]))
 
 
 class Table(NamedTuple):
@@ -135,7 +136,8 @@ def find(header: Sequence[str], options: Layout, where: str) -> Columns | None:
     check_ignored(names, options, where)
     free = {plain_name(name): place for place, name in reversed(list(enumerate(names)))
             if name not in (*options.ignore_columns, *options.sum_columns,
-                            options.round_column, options.client_column)}  # fmt: skip
+                            options.round_column, options.client_column,
+                            options.part_column)}  # fmt: skip
     found: list[int | None] = []
     wanted = ((options.round_column, ROUND_NAMES), (options.client_column, CLIENT_NAMES),
               (options.weight_column, WEIGHT_NAMES))  # fmt: skip
@@ -151,8 +153,9 @@ def find(header: Sequence[str], options: Layout, where: str) -> Columns | None:
         Condition(place_of(names, name.removesuffix("!"), where), texts, name.endswith("!"))
         for name, texts in options.where
     )
-    parts = tuple(place_of(names, name, where) for name in options.sum_columns)
-    return Columns(found[0], found[1], found[2], conditions, parts)
+    sums = tuple(place_of(names, name, where) for name in options.sum_columns)
+    part = None if options.part_column is None else place_of(names, options.part_column, where)
+    return Columns(found[0], found[1], found[2], conditions, sums, part)
 
 
 def place_of(names: Sequence[str], name: str, where: str) -> int:
@@ -169,7 +172,7 @@ def check_ignored(names: Sequence[str], options: Layout, where: str) -> None:
         if name not in names:
             fault(where, f"a column {short(name)} to ignore", f"columns {listing(names)}")
         used = (options.round_column, options.client_column, options.weight_column,
-                *options.sum_columns,
+                options.part_column, *options.sum_columns,
                 *(column.removesuffix("!") for column, _ in options.where))  # fmt: skip
         if name in used:
             fault(where, f"a column {short(name)} either used or ignored", "both")
@@ -179,8 +182,8 @@ def refuse_choices(
     options: Layout, where: str, expected: str, kind: str = "a matrix of 0 and 1"
 ) -> None:
     """Raise if columns are chosen of what has none to choose from."""
-    chosen = [name for name in (options.round_column, options.client_column, options.weight_column)
-              if name is not None]  # fmt: skip
+    chosen = [name for name in (options.round_column, options.client_column, options.weight_column,
+                                options.part_column) if name is not None]  # fmt: skip
     chosen += [name for name, _ in options.where] + list(options.sum_columns)
     if chosen:
         fault(where, expected, f"{kind}, and {listing(chosen)} asked for")
@@ -206,9 +209,14 @@ class Chosen(NamedTuple):
     rows: np.ndarray
 
     @property
-    def parts(self) -> list[Column]:
+    def sums(self) -> list[Column]:
         """Return the columns that tell the sums of one round apart."""
-        return [self.read[place] for place in self.columns.parts]
+        return [self.read[place] for place in self.columns.sums]
+
+    @property
+    def part(self) -> Column | None:
+        """Return the column of the part of the vector of which each row's sum is."""
+        return None if self.columns.part is None else self.read[self.columns.part]
 
 
 def chosen(table: Table, options: Layout) -> Chosen:

@@ -27,8 +27,8 @@ def command(path: str, options: Layout) -> str:
     """Return what reads a log by these settings."""
     texts = {
         name: value
-        for name in ("layout", "round_column", "client_column", "weight_column", "round_order",
-                     "restarts")
+        for name in ("layout", "round_column", "client_column", "weight_column", "part_column",
+                     "round_order", "restarts")
         if (value := getattr(options, name)) not in (None, "auto", "sorted", "ask")
     }  # fmt: skip
     lists = {

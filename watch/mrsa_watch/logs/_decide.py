@@ -39,7 +39,8 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
         options,
         lambda row: table.locate(int(found.rows[row])),
         table.path,
-        found.parts,
+        found.sums,
+        found.part,
     )
     names = [name.strip() for name in table.header]
     others = [name for place, name in enumerate(names) if place not in columns.used]
@@ -70,7 +71,7 @@ def _undecided(table: Table, found: Chosen, options: Layout) -> dict[int, Guess]
 def _sums(found: Chosen, options: Layout) -> Sums:
     """Return the sum of each row, as far as the settings tell sums apart."""
     rounds, clients = found.read[found.columns.round], found.read[found.columns.client]
-    return sums_of_rows(rounds, found.parts, clients, options)
+    return sums_of_rows(rounds, found.sums, clients, options, found.part)
 
 
 def _refuse(table: Table, undecided: Mapping[int, Guess], options: Layout) -> None:
@@ -83,6 +84,7 @@ def _refuse(table: Table, undecided: Mapping[int, Guess], options: Layout) -> No
     refuse(table.head, f"a decision on column{plural} {told}, which may say who was in a sum, in "
            "which sum of a round, or with which weight: --where COLUMN=TEXT keeps only such "
            "rows (COLUMN!=TEXT: all others), --sum-columns COLUMN tells a round's sums apart, "
+           "--part-column COLUMN names the part of the vector that a sum is of, "
            "--weight-column COLUMN takes it as weights, --ignore-columns COLUMN takes every row as "
            "it is", f"none{begins}; by names and values alone this may be meant",
            table.path, settled)  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 
 from mrsa_watch._base.errors import nearest
 from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, shown, twice
-from mrsa_watch.logs._names import check_alike, fault, likeness
+from mrsa_watch.logs._names import PartNames, check_alike, fault, likeness
 from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_number
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
@@ -31,11 +31,11 @@ MOST_NAME = 1000  # characters
 _MOST_WHOLE = 2**63
 _HEADER = ("format", "version", "system", "aggregation", "pseudonyms", "run", "extra")
 _SUM = ("round", "sum", "status", "clients", "weights", "asked", "lost", "noise", "clip", "time",
-        "extra")  # fmt: skip
+        "extra", "part")  # fmt: skip
 _PSEUDONYMS = re.compile(r"[0-9a-f]{8}")
 
 Status = Literal["learnt", "aborted", "refused"]
-Key = tuple[int, int, int]
+Key = tuple[int, int, int] | tuple[int, int, int, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SumLine:
     """One sum of a participation log.
 
     Attributes:
-        run: Of the header above it; (run, round, sum) names a sum.
+        run: Of the header above it; (run, round, sum) names a sum, with its part if it has one.
         round: As the system counts rounds.
         sum: Which of the round's sums, from 0 on.
         status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (never begun).
@@ -76,6 +76,7 @@ class SumLine:
         noise: Standard deviation of the noise in the sum.
         clip: Largest norm of an update.
         line: Where it stands.
+        part: Of which coordinates it is, by a name; None for the sum of whole updates.
     """
 
     run: int
@@ -89,11 +90,13 @@ class SumLine:
     noise: float | None
     clip: float | None
     line: int
+    part: str | None = None
 
     @property
     def key(self) -> Key:
         """Return what names the sum."""
-        return self.run, self.round, self.sum
+        own = self.run, self.round, self.sum
+        return own if self.part is None else (*own, self.part)
 
 
 class LineParser:
@@ -131,6 +134,7 @@ class LineParser:
         self._names: set[str] = set()
         self._alike: dict[Any, str] = {}  # the same, by what a reader may take for one
         self._fresh: dict[Any, str] = {}  # of the last sum
+        self._parts = PartNames()
 
     def feed(self, line: bytes) -> SumLine | None:
         """Return the sum of the next line; None for a header, a repetition or a torn line.
@@ -156,15 +160,18 @@ class LineParser:
                   f"an object with {_listing(fields)}")  # fmt: skip
         found = _read_sum(fields, self._run, self.line, where)
         fresh = self._fresh_names(found, where)
+        fresh_part = self._parts.check(found.part, where)
         told = _digest(found, fields.get("extra"))
         before, first = self._seen.setdefault(found.key, (told, self.line))
         if first == self.line:
             self._fresh = fresh
             self._alike |= fresh
             self._names.update(fresh.values())
+            self._parts.add(fresh_part)
             return found
         if before != told:
             name = f"round {found.round}, sum {found.sum} of run {found.run}"
+            name += "" if found.part is None else f", part {shown(found.part)}"
             fault(where, f"of {name} what line {first} says", "something else")
         self.repeated.append(self.line)
         return None
@@ -195,6 +202,7 @@ class LineParser:
         self._names.difference_update(self._fresh.values())
         for alike in self._fresh:
             self._alike.pop(alike, None)
+        self._parts.forget()
 
     def _fresh_names(self, found: SumLine, where: str) -> dict[Any, str]:
         """Return the names that no line before had, or raise where one may be another's."""
@@ -279,6 +287,10 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
         fault(where, "a text as 'time'", shown(fields["time"]))
     asked = _names(fields["asked"], "'asked'", where) if "asked" in fields else None
     lost = _read_lost(fields.get("lost", {}), where)
+    part = fields.get("part")
+    if "part" in fields and not (isinstance(part, str) and _is_name(part)):
+        fault(where, "a name in one line as 'part', which sums of whole updates do not have",
+              shown(part))  # fmt: skip
     _check_sets(status, clients, asked, lost, where)
     return SumLine(
         run,
@@ -292,6 +304,7 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
         _size(fields, "noise", "a number of 0 or more", where),
         _size(fields, "clip", "a positive number", where),
         line,
+        part,
     )
 
 

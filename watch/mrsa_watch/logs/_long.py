@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from mrsa_watch._base.errors import require
 from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._names import decimal_of, fault, text_of_cell
+from mrsa_watch.logs._names import MOST_PARTS, decimal_of, fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._table import (
     Column,
@@ -22,6 +23,7 @@ from mrsa_watch.logs._table import (
     dense,
     in_order,
     named,
+    of_part,
     places_in,
 )
 
@@ -90,26 +92,37 @@ class Sums(NamedTuple):
     """The sum of each row.
 
     Attributes:
-        column: In order of time; named `run:round/part` where there are runs or parts.
+        column: In order of time; named `run:round/sum` where there are runs or several sums, with
+            the part of the vector behind it in brackets where there are parts.
         runs: How many runs there are.
         returns: The first row of a sum that comes again after others, as `first_return` says.
+        parts: Of which part of the vector each sum is, None for the whole; None without parts.
     """
 
     column: Column
     runs: int
     returns: int | None
+    parts: tuple[str | None, ...] | None = None
 
 
-def sums_of_rows(rounds: Column, parts: Sequence[Column], clients: Column, options: Layout) -> Sums:
+def sums_of_rows(
+    rounds: Column,
+    sums: Sequence[Column],
+    clients: Column,
+    options: Layout,
+    part: Column | None = None,
+) -> Sums:
     """Return the sum of each row, by its round, what tells sums apart, and restarts if they do.
 
-    A part (a job, a group) has an order of its own, whose rows may stand between others'.
+    Each of several sums (a job, a group, a part of the vector) has an order of its own, whose rows
+    may stand between others'.
     """
     order = in_order(rounds, options.round_order)
+    apart_by = [*sums, *([] if part is None else [part])]
     keys = [places_in(order, rounds)]
-    keys += [places_in(in_order(part, "sorted"), part) for part in parts]
+    keys += [places_in(in_order(each, "sorted"), each) for each in apart_by]
     labels = joined(keys)
-    own = joined(keys[1:]) if parts else np.zeros_like(labels)
+    own = joined(keys[1:]) if apart_by else np.zeros_like(labels)
     apart = np.argsort(own, kind="stable")
     runs = np.zeros_like(labels)
     returns = None
@@ -119,21 +132,30 @@ def sums_of_rows(rounds: Column, parts: Sequence[Column], clients: Column, optio
         place = first_return(labels[apart], clients.codes[apart])
         returns = None if place is None else int(apart[place])
     has_runs = bool(runs.any())
-    if not parts and not has_runs:
+    if not apart_by and not has_runs:
         return Sums(Column(keys[0], [rounds.names[place] for place in order]), 1, returns)
     codes = joined([runs, labels])
     _, first = np.unique(codes, return_index=True)
     names = [
         (f"{runs[row]}:" if has_runs else "")
-        + "/".join(text_of_cell(column.names[column.codes[row]]) for column in (rounds, *parts))
+        + "/".join(text_of_cell(column.names[column.codes[row]]) for column in (rounds, *sums))
         for row in first
     ]
+    parts: list[str | None] | None = None
+    if part is not None:
+        told = [text_of_cell(name) if _is_name(name) else None for name in part.names]
+        parts = [told[part.codes[row]] for row in first]
+        names = [name + ("" if own_part is None else of_part(own_part))
+                 for name, own_part in zip(names, parts, strict=True)]  # fmt: skip
     if options.round_order == "file":
         places = np.argsort(first)
         back = np.empty_like(places)
         back[places] = np.arange(len(places))
         codes, names = back[codes], [names[place] for place in places]
-    return Sums(Column(codes, names), int(runs.max()) + 1, returns)
+        parts = None if parts is None else [parts[place] for place in places]
+    is_of_parts = any(own_part is not None for own_part in parts or ())
+    kept = tuple(parts) if parts is not None and is_of_parts else None
+    return Sums(Column(codes, names), int(runs.max()) + 1, returns, kept)
 
 
 # ---- A table with a row for each participation as a matrix, its faults named by row.
@@ -149,7 +171,8 @@ def assemble(
     options: Layout,
     locate: Callable[[int], str],
     path: str,
-    parts: Sequence[Column] = (),
+    sums_by: Sequence[Column] = (),
+    part: Column | None = None,
 ) -> ParticipationLog:
     """Return the matrix of a table with a row for each participation, or name its first fault.
 
@@ -160,7 +183,8 @@ def assemble(
         options: How to read the table.
         locate: Names the place of a row.
         path: Names the table.
-        parts: What tells several sums of one round apart.
+        sums_by: What tells several sums of one round apart.
+        part: Of which part of the vector each row's sum is, if it is not of the whole.
     """
     if rounds.codes.size == 0:
         fault(path, "rows of participation after the header", "none")
@@ -171,8 +195,13 @@ def assemble(
     check_rounds(rounds, locate)
     check_names(clients, "client", locate)
     values = [Fraction(0) if value is None else value for value in read]  # None is in no row
-    found = sums_of_rows(rounds, parts, clients, options)
+    if part is not None:
+        _check_parts(part, locate)
+    found = sums_of_rows(rounds, sums_by, clients, options, part)
     sums = found.column
+    if part is not None and len(set(sums.names)) < len(sums.names):
+        name = next(name for name in sums.names if sums.names.count(name) > 1)
+        fault(path, "rounds and parts whose names together differ", f"{name!r} twice")
     if found.returns is not None:
         _refuse_return(sums.names[sums.codes[found.returns]], locate(found.returns), path, options)
     columns = in_order(clients, "sorted")
@@ -181,10 +210,25 @@ def assemble(
     _check_repeats(row, column, shape, sums, clients, locate)
     matrix = dense(row, column, shape, Column(weights.codes, values), options, path)
     log = named(matrix, tuple(sums.names), tuple(clients.names[i] for i in columns))
+    log = dataclasses.replace(log, parts=found.parts)
     if found.runs == 1:
         return log
     note = f"The numbers of rounds begin anew: read as {found.runs} runs, by the order of the rows."
     return dataclasses.replace(log, notes=(note,))
+
+
+def _check_parts(part: Column, locate: Callable[[int], str]) -> None:
+    """Raise for a part of the vector that is no name, or may be another's, or for too many."""
+    first = dict(zip(*np.unique(part.codes, return_index=True), strict=True))
+    names = {code: part.names[code] for code in first if _is_name(part.names[code])}
+    for code, name in names.items():
+        if not _is_one_line(name):
+            fault(locate(int(first[code])), "a part's name in one line", repr(name)[:80])
+    require(len(names) <= MOST_PARTS, "part_column", f"must name at most {MOST_PARTS} parts of the "
+            "vector (coordinates that the same clients train are one part)",
+            len(names))  # fmt: skip
+    rows = np.flatnonzero(np.isin(part.codes, list(names)))
+    check_names(Column(part.codes[rows], part.names), "part", lambda row: locate(int(rows[row])))
 
 
 def _refuse_return(name: Any, where: str, path: str, options: Layout) -> NoReturn:

@@ -54,3 +54,40 @@ def likeness(name: Any) -> Any:
         name = "".join(mark for mark in name if mark.isprintable() or mark.isspace())
     number = decimal_of(name)
     return " ".join(name.split()) if number is None else number
+
+
+MOST_PARTS = 1000
+"""Parts of the vector in one log: each is judged by itself."""
+
+
+class PartNames:
+    """The parts of the vector in a log so far, by what a reader may take for one.
+
+    Who passes off one part as two has its sums judged apart, which hides what they leak.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, str] = {}
+        self._fresh: Any = None
+
+    def check(self, part: str | None, where: str) -> str | None:
+        """Return a part that is new; raise for one that may be another, or one too many."""
+        other = None if part is None else self._known.get(likeness(part))
+        if part is None or other is not None:
+            if part is not None:
+                check_alike(part, other, "part", where)
+            return None
+        if len(self._known) == MOST_PARTS:
+            fault(where, f"sums of at most {MOST_PARTS} parts of the vector (coordinates that the "
+                  "same clients train are one part)", f"{ascii(part)[:80]}, one more")  # fmt: skip
+        return part
+
+    def add(self, fresh: str | None) -> None:
+        """Keep a part that is new, if one is."""
+        self._fresh = None if fresh is None else likeness(fresh)
+        if fresh is not None:
+            self._known[self._fresh] = fresh
+
+    def forget(self) -> None:
+        """Take back the last that was kept, if it was new."""
+        self._known.pop(self._fresh, None)

@@ -193,6 +193,8 @@ def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> Par
     aggregation = tuple(dict.fromkeys(header.aggregation for header in parser.headers))
     del parser  # what each line said need not be held beside the matrix
     log = _history(sums, clients, weights, options, str(path))
+    if any(len(one.key) > 3 for one in sums):
+        log = dataclasses.replace(log, parts=tuple(_part_of(one.key) for one in sums))
     return dataclasses.replace(
         log,
         noise=_known([one.noise for one in sums]),
@@ -225,15 +227,26 @@ def _history(
 
 
 def _rounds(sums: Sequence[_Sum]) -> tuple[int | str, ...]:
-    """Return the name of each sum: its round, with the run and the sum where there are others."""
-    has_runs = any(run for (run, _, _), *_ in sums)
-    has_sums = any(number for (_, _, number), *_ in sums)
-    if not has_runs and not has_sums:
-        return tuple(own for (_, own, _), *_ in sums)
+    """Return the name of each sum: its round, with the run and the sum where there are others.
+
+    The part of the vector, if it is of one, stands behind it in brackets.
+    """
+    keys = [one.key for one in sums]
+    has_runs, has_sums = any(key[0] for key in keys), any(key[2] for key in keys)
+    has_parts = any(len(key) > 3 for key in keys)
+    if not has_runs and not has_sums and not has_parts:
+        return tuple(key[1] for key in keys)
     return tuple(
-        (f"{run}:" if has_runs else "") + str(own) + (f"/{number}" if has_sums else "")
-        for (run, own, number), *_ in sums
+        (f"{run}:" if has_runs else "")
+        + str(own)
+        + (f"/{number}" if has_sums else "")
+        + "".join(map(_table.of_part, part))
+        for run, own, number, *part in keys
     )
+
+
+def _part_of(key: Key) -> str | None:
+    return key[3] if len(key) == 4 else None
 
 
 def _known(values: list[float | None]) -> tuple[float | None, ...] | None:

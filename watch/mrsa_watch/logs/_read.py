@@ -42,6 +42,7 @@ def read_log(
     ignore_columns: Sequence[str] | str = (),
     sum_columns: Sequence[str] | str = (),
     restarts: RestartsName = "ask",
+    part_column: str | None = None,
 ) -> ParticipationLog:
     r"""Read a participation history from a file, or a table, of any system.
 
@@ -94,6 +95,10 @@ def read_log(
             `job` or `attempt`: each combination of their values is a sum of its own.
         restarts: What a round is that goes on after others have come: `"new"`, another sum, of a
             run that began there; `"same"`, one sum whose rows stand apart; `"ask"` refuses it.
+        part_column: Name of the column that says of which part of the vector a row's sum is, where
+            some clients train only some coordinates; a row that says nothing is of a sum of whole
+            updates. Each part is then judged by itself (`ParticipationLog.by_part`), so that sums
+            of one vector must not be told apart by it: that is what `sum_columns` is for.
 
     Returns:
         The history with its names.
@@ -124,7 +129,7 @@ def read_log(
     options = Layout(
         layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),
         _columns.conditions(where), _columns.names_of(ignore_columns),
-        _columns.names_of(sum_columns), restarts,
+        _columns.names_of(sum_columns), restarts, part_column,
     )  # fmt: skip
     if is_table(path):
         from mrsa_watch.logs._frame import read_frame

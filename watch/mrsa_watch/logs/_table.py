@@ -42,6 +42,9 @@ class ParticipationLog:
         where: Which rows were kept: columns, and the texts of which one must stand there (of which
             none may, where the column's name has a ! behind it).
         sum_columns: The columns that told the sums of one round apart.
+        parts: Of each sum the part of the vector that it is of, None where it is of the whole;
+            None where no sum is of a part. Sums of different parts are of different unknowns and
+            must not be stacked in one matrix: `by_part` has a log of each.
     """
 
     __repr__ = brief
@@ -59,6 +62,48 @@ class ParticipationLog:
     notes: tuple[str, ...] = ()
     where: tuple[tuple[str, tuple[str, ...]], ...] = ()
     sum_columns: tuple[str, ...] = ()
+    parts: tuple[str | None, ...] | None = None
+
+    def by_part(self) -> dict[str | None, ParticipationLog]:
+        """Return the sums of each part of the vector as a log of its own, by the part's name.
+
+        A sum of whole updates is learnt in every part, so that its row is in each of these logs;
+        what whole updates alone leak, they leak in every part too. Clients who are in no sum of a
+        part are not in its log. Without parts, the log itself stands under None.
+
+        Examples:
+            >>> log = ParticipationLog(np.eye(3, dtype=bool), (1, 2, 3), ("a", "b", "c"),
+            ...                        parts=("low", None, "high"))
+            >>> {part: (own.rounds, own.clients) for part, own in log.by_part().items()}
+            {'low': ((1, 2), ('a', 'b')), 'high': ((2, 3), ('b', 'c'))}
+        """
+        names = list(dict.fromkeys(part for part in self.parts or () if part is not None))
+        if not names:
+            return {None: self}
+        return {name: self._of(name) for name in names}
+
+    def _of(self, name: str) -> ParticipationLog:
+        parts = self.parts or ()
+        rows = [j for j, part in enumerate(parts) if part in (None, name)]
+        own = self.participation[rows]
+        columns = np.flatnonzero((own != 0).any(axis=0)).tolist()
+        picked: dict[str, Any] = {
+            key: None if values is None else tuple(values[j] for j in rows)
+            for key in ("scales", "noise", "clip", "parts")
+            for values in [getattr(self, key)]
+        }
+        return dataclasses.replace(
+            self,
+            participation=own[:, columns],
+            rounds=tuple(self.rounds[j] for j in rows),
+            clients=tuple(self.clients[i] for i in columns),
+            **picked,
+        )
+
+
+def of_part(name: str) -> str:
+    """Return what stands behind the name of a round where its sum is of a part of the vector."""
+    return f"[{name}]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +121,7 @@ class Layout:
     ignore_columns: tuple[str, ...] = ()
     sum_columns: tuple[str, ...] = ()
     restarts: str = "ask"
+    part_column: str | None = None
 
 
 class Column(NamedTuple):
