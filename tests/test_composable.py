@@ -90,6 +90,18 @@ def _floats(*shape: int) -> jax.Array:
     return on_device(_draw.normal(size=(2, *shape)), jnp.float32)
 
 
+def _built(factory: Callable[..., Any], *arrays: Any) -> Row:
+    """Return the row of a factory; its thresholds in 2^-32 are compared as the chances they are."""
+
+    def chances(*own: Any) -> Any:
+        leaves = jax.tree.leaves(factory(*own))
+        is_threshold = [leaf.dtype == jnp.uint32 for leaf in leaves]
+        pairs = zip(leaves, is_threshold, strict=True)
+        return [leaf.astype(jnp.float32) / 2.0**32 if own else leaf for leaf, own in pairs]
+
+    return _of(chances, *arrays)
+
+
 def _both(array: Any) -> Any:
     def twice(leaf: Any) -> Any:
         if _is_key(leaf):
@@ -117,6 +129,7 @@ SURVIVORS = np.ones((2, 5, N), bool)
 SURVIVORS[1, 3:, 2] = False
 LIMITS = np.asarray([[2, 3, 2, 2], [2, 2, 3, 1]], np.int32)
 ROUNDS = (GRAPHS, SURVIVORS, LIMITS)
+SIZES = np.asarray([1, 2], np.int32)
 RATES = np.asarray([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.6, 0.2]], np.float32)
 CHANCES = np.asarray([0.05, 0.1], np.float32)
 
@@ -157,7 +170,8 @@ def graphs_rows() -> dict[str, Row]:
         "component_labels": _of(graphs.component_labels, GRAPHS, SURVIVORS[:, 3]),
         "degrees": _of(graphs.degrees, GRAPHS),
         "edges": _not(SHAPE, graphs.edges, GRAPHS),
-        "erdos_renyi": _not(CHECKED, lambda p: graphs.erdos_renyi(N, p), CHANCES),
+        "erdos_renyi": _built(lambda p: graphs.erdos_renyi(N, p), CHANCES),
+        "harary": _built(lambda degree: graphs.harary(N, degree), SIZES),
         "is_connected": _of(graphs.is_connected, GRAPHS, SURVIVORS[:, 3]),
         "complete().sample": _of(graphs.complete(N).sample, keys),
         "erdos_renyi().sample": _of(
@@ -193,14 +207,14 @@ def availability_rows() -> dict[str, Row]:
             _both(steps),
         ),
         "assign_rates": _not(VALUE, lambda key: online.assign_rates(key, [0.1, 0.2], N), keys),
-        "cyclic": _not(CHECKED, online.cyclic, RATES),
-        "diurnal": _not(
-            CHECKED, lambda phase: online.diurnal(0.3, 0.1, 4, phase), on_device([1, 2])
+        "cyclic": _built(online.cyclic, RATES),
+        "diurnal": _built(
+            lambda p, high, phase: online.diurnal(p, high / 4, 4, phase), CHANCES, CHANCES, SIZES
         ),
-        "independent": _not(CHECKED, online.independent, RATES),
-        "independent_steps": _not(CHECKED, online.independent_steps, CHANCES),
-        "markov": _not(CHECKED, online.markov, RATES, RATES + 1),
-        "replay": _not(CHECKED, online.replay, P),
+        "independent": _built(online.independent, RATES),
+        "independent_steps": _built(online.independent_steps, CHANCES),
+        "markov": _built(online.markov, RATES, RATES + 2),
+        "replay": _built(online.replay, P),
     }
 
 
@@ -233,7 +247,11 @@ def selection_rows() -> dict[str, Row]:
     schemes = (_both(selection.bernoulli(N, 0.5)), _both(away))  # compiled faster than blocks
     return rows | {
         "aggregation_cardinality": _of(selection.aggregation_cardinality, P),
-        "bernoulli": _not(CHECKED, lambda p: selection.bernoulli(N, p), CHANCES),
+        "balls_in_bins": _built(lambda bins: selection.balls_in_bins(N, bins), SIZES),
+        "batch_partitioning": _built(
+            lambda k, t: selection.batch_partitioning(N, k, t, "greedy"), 2 * SIZES, SIZES
+        ),
+        "bernoulli": _built(lambda p: selection.bernoulli(N, p), CHANCES),
         "changing_population": _not(
             VALUE,
             lambda key: selection.changing_population(
@@ -241,8 +259,8 @@ def selection_rows() -> dict[str, Row]:
             ),
             keys,
         ),
-        "expected_cardinality": _not(
-            VALUE, lambda rate: selection.expected_cardinality(N, 2, 2, rate), RATES
+        "expected_cardinality": _of(
+            lambda rate: selection.expected_cardinality(N, 2, 2, rate), RATES
         ),
         "fairness_gap": _of(selection.fairness_gap, P),
         "form_blocks": _not(
@@ -251,11 +269,17 @@ def selection_rows() -> dict[str, Row]:
         "from_lines": _not(CHECKED, lambda lines: selection.from_lines(lines, 2), P),
         "learnt_rows": _not(SHAPE, selection.learnt_rows, _both(history)),
         "learnt_sums": _of(lambda alive: selection.learnt_sums(alive, 2, "drop_block"), SURVIVORS),
-        "poisson": _not(CHECKED, lambda p: selection.poisson(N, p), RATES),
-        "power_of_choice": _not(
-            CHECKED, lambda loss: selection.power_of_choice(N, 2, 3, initial_loss=loss), RATES
+        "minimum_separation": _built(
+            lambda b: selection.minimum_separation(selection.uniform(N, 2), b), SIZES
+        ),
+        "partition": _built(lambda k: selection.partition(N, k), SIZES),
+        "poisson": _built(lambda p: selection.poisson(N, p), RATES),
+        "power_of_choice": _built(
+            lambda k, d: selection.power_of_choice(N, k, d), SIZES, SIZES + 1
         ),
         "rollout": _of(lambda key, s, a: selection.rollout(key, s, a, J), keys, *schemes),
+        "uniform": _built(lambda k: selection.uniform(N, k), SIZES),
+        "weighted": _built(lambda k: selection.weighted(N, k), SIZES),
         "rollout_counts": _of(
             lambda key, s, a: selection.rollout_counts(key, s, a, J, 3), keys, *schemes
         ),
@@ -301,6 +325,7 @@ def quantize_rows() -> dict[str, Row]:
             lambda q, codes: q.decode(codes, 2), _both(quantizer), _words(D, below=30)
         ),
         "StochasticQuantizer.clipped_fraction": _of(quantizer.clipped_fraction, _floats(D)),
+        "stochastic": _built(stochastic, SIZES + 1, CHANCES),
         "LatticeQuantizer.encode": _of(
             lambda q, key, v: q.encode(key, v), _both(lattice), keys, _floats(D)
         ),
@@ -702,6 +727,11 @@ def federated_rows() -> dict[str, Row]:
             _both(clients),
             _both(trainer),
         ),
+        "local_sgd": _built(
+            lambda rate, pull: federated.local_sgd(model, rate, batch_size=2, proximal=pull),
+            CHANCES,
+            CHANCES,
+        ),
         "evaluate": _not(
             VALUE,
             lambda start: federated.evaluate(model, start, clients.inputs, clients.labels),
@@ -835,10 +865,10 @@ NO_ARRAYS = {
     """,
     "selection": """
         Fairness RoundHistory Scheme Selector enumerate_family family_size
-        family_size_bound full_rank_probability_bound partition register uniform weighted
+        family_size_bound full_rank_probability_bound register
     """,
     "quantize": """
-        ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice stochastic
+        ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice
     """,
     "privacy": """
         Audit CollusionRisk Distinguishability Gate ParticipationLog
@@ -869,7 +899,7 @@ NO_ARRAYS = {
     """,
     "federated": """
         Drift LocalTrainer RateSchedule TrainingResult checkpoints cnn
-        decay_at json_lines lenet local_sgd logistic memory_estimate mlp num_parameters
+        decay_at json_lines lenet logistic memory_estimate mlp num_parameters
         smooth_lenet tensorboard vgg11 wandb
     """,
     "attacks": """

@@ -340,6 +340,53 @@ def needs_values(
     return checked
 
 
+def also_traced(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Make a factory of schemes run on traced numbers as it is, on values as `needs_values` does.
+
+    So what is built of values while a caller's function is traced holds values.
+    """
+    of_values = needs_values(function)
+
+    @functools.wraps(function)
+    def either(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        chosen = function if _holds_traced((given, named)) else of_values
+        return chosen(*given, **named)
+
+    return either
+
+
+def unless_traced(
+    check: Callable[..., Any], value: Any, argument: str, *rest: Any, axes: int = 0, **named: Any
+) -> Any:
+    """Return a number as `check` does; one that a transformation knows only, as it is.
+
+    For the numbers of schemes, so that `jax.vmap(lambda p: independent(p))` builds them: a
+    program cannot raise for what it alone knows.
+
+    Args:
+        check: Takes the value, the argument's name and the rest.
+        value: What a user passed.
+        argument: Name used in messages.
+        *rest: Further arguments of `check`.
+        axes: How many a traced value may have at most.
+        **named: Further arguments of `check`.
+
+    Raises:
+        ConfigurationError: As `check`; of what is traced, if it has more axes or no numbers.
+
+    Examples:
+        >>> from mrsa_watch._base.errors import check_size
+        >>> jax.vmap(lambda size: unless_traced(check_size, size, "size"))(jnp.arange(3)).tolist()
+        [0, 1, 2]
+    """
+    if not is_traced(value):
+        return check(value, argument, *rest, **named)
+    fits = jnp.ndim(value) <= axes and jnp.issubdtype(jnp.result_type(value), np.number)
+    rule = "must be a number or one number per client" if axes else "must be one number"
+    require(fits, argument, rule, shortened(value))
+    return value
+
+
 def _is_tracing() -> bool:
     """Return whether a caller's function is being traced: then constants are traced as well."""
     return isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)

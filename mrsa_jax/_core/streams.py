@@ -11,16 +11,16 @@ from __future__ import annotations
 import enum
 import functools
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key, UInt32
+from jaxtyping import Array, Bool, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import host_array, on_device, one_program
+from mrsa_jax._core.arrays import host_array, on_device, one_program, unless_traced
 from mrsa_jax._core.device import is_traced
-from mrsa_watch._base.errors import is_integer, is_number, require
+from mrsa_watch._base.errors import is_integer, is_number, require, shortened
 
 MAX_PAIRED = 92_681
 """The most clients whose pairs 32 bits can number (`pair_words`)."""
@@ -44,11 +44,16 @@ class Stream(enum.IntEnum):
     NOISE = 11
 
 
-def as_key(seed: int | np.integer | Key[Array, ""]) -> Key[Array, ""]:
+Seed: TypeAlias = int | np.integer | Integer[Array, ""] | Key[Array, ""]
+"""What a function draws from: an integer, perhaps traced, or a typed key."""
+
+
+def as_key(seed: Seed) -> Key[Array, ""]:
     """Return a typed JAX key for an integer seed, or the key itself.
 
     Args:
-        seed: Integer in [0, 2**32), or a scalar typed key (`jax.random.key`).
+        seed: Integer in [0, 2**32), traced ones included (of which the lowest 32 bits count), or
+            a scalar typed key (`jax.random.key`).
 
     Returns:
         A scalar typed key.
@@ -63,6 +68,10 @@ def as_key(seed: int | np.integer | Key[Array, ""]) -> Key[Array, ""]:
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         require(seed.ndim == 0, "seed", "must be one key", f"{seed.shape} keys")
         return seed
+    if isinstance(seed, jax.core.Tracer):
+        is_one = seed.ndim == 0 and jnp.issubdtype(seed.dtype, np.integer)
+        require(is_one, "seed", "must be one integer or one typed JAX key", shortened(seed))
+        return jax.random.key(seed.astype(jnp.uint32), impl=_IMPLEMENTATION)
     require(is_integer(seed), "seed", "must be an integer or a typed JAX key", seed)
     require(0 <= int(seed) < 2**32, "seed", "must lie in [0, 2**32)", seed)
     return jax.random.key(jax.device_put(np.uint32(int(seed))), impl=_IMPLEMENTATION)
@@ -320,8 +329,17 @@ ALWAYS = 2**32 - 1
 """The largest threshold, which stands for chance 1."""
 
 
-def check_chances(value: Any, argument: str) -> np.ndarray:
-    """Return a chance or a vector of chances as float64, or raise naming `argument`."""
+def check_chances(value: Any, argument: str, *, as_data: bool = False) -> Any:
+    """Return a chance or a vector of chances as float64, or raise naming `argument`.
+
+    Args:
+        value: What a user passed.
+        argument: Name used in messages.
+        as_data: Whether it may be traced; what is then comes back as it is, checked in type and
+            shape only.
+    """
+    if as_data and is_traced(value):
+        return unless_traced(check_chances, value, argument, axes=1)
     is_array = isinstance(value, np.ndarray | np.generic | jax.Array | list | tuple)
     rule = "must be a number or one number per client"
     require(is_array or is_number(value), argument, rule, value)
@@ -335,11 +353,27 @@ def check_chances(value: Any, argument: str) -> np.ndarray:
     return array
 
 
-def threshold(chances: np.ndarray) -> np.ndarray:
-    """Return uint32 thresholds for float64 chances in [0, 1]."""
-    scaled = np.clip(np.round(chances * 2.0**32), 1.0, float(ALWAYS - 1))
-    sure = np.where(chances >= 1.0, float(ALWAYS), 0.0)
-    return np.where((chances > 0.0) & (chances < 1.0), scaled, sure).astype(np.uint32)
+def threshold(chances: Any, *, illegal: int = 0) -> Any:
+    """Return uint32 thresholds for float64 chances in [0, 1], on the host.
+
+    Traced chances give traced thresholds, exact to the digits of their type: float32 has 24 bits.
+
+    Args:
+        chances: Numbers or arrays of them.
+        illegal: Threshold of a traced chance outside [0, 1] or NaN, of which nobody is told.
+    """
+    if isinstance(chances, jax.core.Tracer):
+        wide = jnp.promote_types(chances.dtype, jnp.float32)
+        chances = chances.astype(wide)
+        below = float(np.nextafter(wide.type(2**32), wide.type(0)))
+        top = jnp.clip(jnp.round(chances * 2.0**32), 1.0, min(below, ALWAYS - 1)).astype(jnp.uint32)
+        rest = jnp.where(chances == 1, jnp.uint32(ALWAYS), jnp.uint32(illegal))
+        rest = jnp.where(chances == 0, jnp.uint32(0), rest)
+        return jnp.where((chances > 0) & (chances < 1), top, rest)
+    known = np.asarray(chances, np.float64)
+    scaled = np.clip(np.round(known * 2.0**32), 1.0, float(ALWAYS - 1))
+    sure = np.where(known >= 1.0, float(ALWAYS), 0.0)
+    return np.where((known > 0.0) & (known < 1.0), scaled, sure).astype(np.uint32)
 
 
 def threshold_chance(thresholds: np.ndarray) -> np.ndarray:

@@ -12,16 +12,25 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import (
+    also_traced,
     binary_matrix,
     integer_or_vector,
-    needs_values,
     on_device,
     one_number,
     one_program,
     pytree,
+    unless_traced,
 )
-from mrsa_jax._core.streams import check_chances, client_words, happens, spread, threshold
-from mrsa_watch._base.errors import check_integer, check_known, require
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.streams import (
+    ALWAYS,
+    check_chances,
+    client_words,
+    happens,
+    spread,
+    threshold,
+)
+from mrsa_watch._base.errors import check_integer, check_known, require, shortened
 
 # ---- Clients whose chance to be away follows a cycle: day and night, each at its own phase.
 #
@@ -68,7 +77,7 @@ class Cyclic:
         return ~happens(words, self.thresholds[place]), (state + 1) % length
 
 
-@needs_values
+@also_traced
 def cyclic(
     dropout_rates: ArrayLike | Sequence[float | int], phase: ArrayLike | Sequence[int] = 0
 ) -> Cyclic:
@@ -94,15 +103,18 @@ def cyclic(
         >>> history.tolist()
         [[True, False], [False, True], [True, False]]
     """
-    rates = np.atleast_1d(check_chances(dropout_rates, "dropout_rates"))
+    rates = check_chances(dropout_rates, "dropout_rates", as_data=True).reshape(-1)
     require(rates.size < 2**30, "dropout_rates", "must have fewer than 2**30 places", rates.size)
-    places = integer_or_vector(phase, "phase") % rates.size
-    return Cyclic(on_device(threshold(rates)), on_device(places.astype(np.int32)))
+    places = unless_traced(integer_or_vector, phase, "phase", axes=1) % rates.size
+    return Cyclic(on_device(threshold(rates, illegal=ALWAYS)), on_device(places.astype(np.int32)))
 
 
-@needs_values
+@also_traced
 def diurnal(
-    dropout_rate: float, amplitude: float, period: int, phase: ArrayLike | Sequence[int] = 0
+    dropout_rate: float | Array,
+    amplitude: float | Array,
+    period: int,
+    phase: ArrayLike | Sequence[int] = 0,
 ) -> Cyclic:
     """Return the model in which clients are away by day: a cosine cycle, a phase for each client.
 
@@ -131,16 +143,20 @@ def diurnal(
         >>> bool((online[0] == online[1]).all())
         True
     """
-    rate = check_chances(dropout_rate, "dropout_rate")
+    rate = check_chances(dropout_rate, "dropout_rate", as_data=True)
     require(rate.ndim == 0, "dropout_rate", "must be one number", f"shape {rate.shape}")
-    p, a = float(rate), one_number(amplitude, "amplitude")
+    a = unless_traced(one_number, amplitude, "amplitude")
+    length = check_integer(period, "period", 1)
+    cosine = np.cos(2.0 * np.pi * np.arange(length) / length)
+    if is_traced(rate, a):
+        legal = (a >= 0) & (a <= jnp.minimum(rate, 1 - rate) + 1e-6)
+        return cyclic(jnp.where(legal, jnp.clip(rate + a * cosine, 0.0, 1.0), jnp.nan), phase)
+    p = float(rate)
     rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"
     require(0.0 <= a <= min(p, 1.0 - p) + 1e-12, "amplitude", rule, a, p)
     rule = "must be 0 or at least 2**-32, the unit of chances"
     require(a == 0.0 or a >= 2.0**-32, "amplitude", rule, a)
-    length = check_integer(period, "period", 1)
-    wave = p + a * np.cos(2.0 * np.pi * np.arange(length) / length)
-    return cyclic(np.clip(wave, 0.0, 1.0), phase)
+    return cyclic(np.clip(p + a * cosine, 0.0, 1.0), phase)
 
 
 # ---- Replay of a recorded trace: who was online in each round of a real system.
@@ -193,7 +209,7 @@ class Replay:
         return row, jnp.where(self.repeats, following % length, following)
 
 
-@needs_values
+@also_traced
 def replay(
     trace: ArrayLike | Sequence[Any], *, beyond: Beyond = "repeat", start: Start = "first"
 ) -> Replay:
@@ -221,7 +237,12 @@ def replay(
         >>> history.astype(int).tolist()
         [[1, 0], [1, 1], [0, 1], [1, 0]]
     """
-    array = binary_matrix(trace, "trace")
+    array: Any = trace
+    if is_traced(trace):
+        fits = array.ndim == 2 and array.size > 0 and array.dtype == np.bool_
+        require(fits, "trace", "must be a boolean matrix [rounds, clients]", shortened(array))
+    else:
+        array = binary_matrix(trace, "trace")
     require(array.shape[0] < 2**31 - 1, "trace", "must have fewer rows", array.shape[0])
     check_known(beyond, "beyond", typing.get_args(Beyond), "a known mode")
     check_known(start, "start", typing.get_args(Start), "a known mode")

@@ -14,8 +14,18 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import needs_values, number_or_vector, on_device, one_program, pytree
+from mrsa_jax._core.arrays import (
+    also_traced,
+    needs_values,
+    number_or_vector,
+    on_device,
+    one_program,
+    pytree,
+    unless_traced,
+)
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import (
+    ALWAYS,
     as_key,
     check_chances,
     client_words,
@@ -78,7 +88,7 @@ class Independent:
         return ~happens(words, self.thresholds), state
 
 
-@needs_values
+@also_traced
 def independent(dropout_rate: Any) -> Independent:
     """Return the model in which clients drop out of each round independently.
 
@@ -102,8 +112,8 @@ def independent(dropout_rate: Any) -> Independent:
 
     Source: Multi-RoundSecAgg, Section 4, and Section 6, "Modeling dropouts".
     """
-    rates = check_chances(dropout_rate, "dropout_rate")
-    return Independent(on_device(threshold(rates)))
+    rates = check_chances(dropout_rate, "dropout_rate", as_data=True)
+    return Independent(on_device(threshold(rates, illegal=ALWAYS)))
 
 
 @needs_values
@@ -198,7 +208,7 @@ class Markov:
         return online, online
 
 
-@needs_values
+@also_traced
 def markov(
     dropout_rate: ArrayLike | Sequence[float | int], mean_absence: ArrayLike | Sequence[float | int]
 ) -> Markov:
@@ -232,19 +242,26 @@ def markov(
 
     Source: none of the papers; Multi-RoundSecAgg, Section 4, assumes independent rounds.
     """
-    p = check_chances(dropout_rate, "dropout_rate")
-    m = number_or_vector(mean_absence, "mean_absence")
-    bad = m[~(m >= 1.0)]
-    require(bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist())
+    p = check_chances(dropout_rate, "dropout_rate", as_data=True)
+    m = unless_traced(number_or_vector, mean_absence, "mean_absence", axes=1)
+    numbers: Any = jnp if is_traced(p, m) else np
+    if numbers is np:
+        bad = m[~(m >= 1.0)]
+        require(bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist())
     fits = p.ndim == 0 or m.ndim == 0 or p.size == m.size
     rule = "must be one number or as many as `dropout_rate`"
     require(fits, "mean_absence", rule, f"{m.size} numbers", f"{p.size} rates")
-    p, m = np.broadcast_arrays(p, m)
+    p, m = numbers.broadcast_arrays(p, m)
     always = p == 1.0
-    back = np.where(always, 0.0, 1.0 / m)
-    leave = np.where(always, 1.0, p / np.where(always, 1.0, (1.0 - p) * m))
-    short = leave > 1.0 + 1e-9
-    rule = "must be at least p / (1 - p) rounds for a `dropout_rate` of p"
-    require(not short.any(), "mean_absence", rule, *m[short][:1].tolist(), *p[short][:1].tolist())
-    chances = (p, np.minimum(leave, 1.0), back)
-    return Markov(*(on_device(threshold(np.asarray(chance))) for chance in chances))
+    back = numbers.where(always, 0.0, 1.0 / m)
+    leave = numbers.where(always, 1.0, p / numbers.where(always, 1.0, (1.0 - p) * m))
+    if numbers is np:
+        short = leave > 1.0 + 1e-9
+        rule = "must be at least p / (1 - p) rounds for a `dropout_rate` of p"
+        got = (*m[short][:1].tolist(), *p[short][:1].tolist())
+        require(not short.any(), "mean_absence", rule, *got)
+    else:  # nobody is ever online
+        legal = (p >= 0) & (p <= 1) & (m >= 1) & (leave < 1.0 + 1e-5)
+        p, leave, back = (jnp.where(legal, chance, jnp.nan) for chance in (p, leave, back))
+    chances = ((p, ALWAYS), (numbers.minimum(leave, 1.0), ALWAYS), (back, 0))
+    return Markov(*(on_device(threshold(own, illegal=illegal)) for own, illegal in chances))

@@ -15,8 +15,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree
-from mrsa_jax._core.streams import check_chances, client_words, happens, threshold
+from mrsa_jax._core.arrays import also_traced, on_device, one_program, pytree
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.streams import ALWAYS, check_chances, client_words, happens, threshold
 from mrsa_watch._base.errors import require
 
 # ---- The contract that every availability model keeps.
@@ -95,7 +96,7 @@ class IndependentSteps:
         return jnp.stack([cohort, *(cohort & ~gone for gone in left)])
 
 
-@needs_values
+@also_traced
 def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> IndependentSteps:
     """Return the model in which every client leaves at each of the four steps with chance q.
 
@@ -120,8 +121,9 @@ def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> I
 
     Source: CCESA, Section 2 (dropout of each step independent, with one rate q).
     """
-    rates = check_chances(step_dropout_rate, "step_dropout_rate")
+    rates = check_chances(step_dropout_rate, "step_dropout_rate", as_data=True)
     steps = np.arange(1, _STEPS + 1, dtype=np.float64).reshape((-1,) + (1,) * rates.ndim)
+    numbers = jnp if is_traced(rates) else np
     with np.errstate(divide="ignore"):
-        left = -np.expm1(steps * np.log1p(-rates)[None])
-    return IndependentSteps(on_device(threshold(left)))
+        left = -numbers.expm1(steps * numbers.log1p(-rates)[None])
+    return IndependentSteps(on_device(threshold(left, illegal=ALWAYS)))

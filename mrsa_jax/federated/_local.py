@@ -20,9 +20,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import checked_mesh, on_device, pytree
-from mrsa_jax._core.device import platform
-from mrsa_jax._core.streams import as_key
+from mrsa_jax._core.arrays import also_traced, checked_mesh, on_device, pytree, unless_traced
+from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.streams import Seed, as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model, unflatten
 from mrsa_jax.federated.programs import LocalTrainer, shuffled, trained_cohort
@@ -244,15 +244,16 @@ class LocalSGD:
         return moved, velocity
 
 
+@also_traced
 def local_sgd(
     model: nn.Module,
-    learning_rate: float,
+    learning_rate: float | Array,
     *,
     batch_size: int,
     num_epochs: int = 1,
-    momentum: float | None = None,
-    weight_decay: float | None = None,
-    proximal: float | None = None,
+    momentum: float | Array | None = None,
+    weight_decay: float | Array | None = None,
+    proximal: float | Array | None = None,
     compute_dtype: str | None = None,
 ) -> LocalSGD:
     """Return local minibatch SGD: E epochs over the client's samples, reshuffled in each.
@@ -282,7 +283,7 @@ def local_sgd(
 
     Returns:
         The trainer; its numbers are traced, so changing them compiles nothing (switching one on
-        or off does).
+        or off does). They may be traced where they are given, too, and are not checked then.
 
     Raises:
         ConfigurationError: If an argument is outside its range.
@@ -300,17 +301,13 @@ def local_sgd(
     0.5, E = 3); Li et al. 2020, "Federated Optimization in Heterogeneous Networks", eq. (2).
     """
     require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
-    check_number(learning_rate, "learning_rate")
-    require(bool(learning_rate > 0), "learning_rate", "must be positive", learning_rate)
+    rate = _strength(learning_rate, "learning_rate", "must be positive", lambda own: own > 0)
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
-    if momentum is not None:
-        check_number(momentum, "momentum")
-        require(bool(0 <= momentum < 1), "momentum", "must lie in [0, 1)", momentum)
-    for name, value in (("weight_decay", weight_decay), ("proximal", proximal)):
-        if value is not None:
-            check_number(value, name)
-            require(bool(value >= 0), name, "must not be negative", value)
+    kept = _strength(momentum, "momentum", "must lie in [0, 1)", lambda own: 0 <= own < 1)
+    rule = "must not be negative"
+    decay = _strength(weight_decay, "weight_decay", rule, lambda own: own >= 0)
+    pull = _strength(proximal, "proximal", rule, lambda own: own >= 0)
     require(
         compute_dtype in (None, "float32", "bfloat16", "tf32"),
         "compute_dtype",
@@ -318,10 +315,10 @@ def local_sgd(
         compute_dtype,
     )
     return LocalSGD(
-        learning_rate=jnp.float32(learning_rate),
-        momentum=jnp.float32(momentum) if momentum else None,
-        weight_decay=jnp.float32(weight_decay) if weight_decay else None,
-        proximal=jnp.float32(proximal) if proximal else None,
+        learning_rate=rate,
+        momentum=kept,
+        weight_decay=decay,
+        proximal=pull,
         model=model,
         batch_size=int(batch_size),
         num_epochs=int(num_epochs),
@@ -329,8 +326,24 @@ def local_sgd(
     )
 
 
+def _strength(
+    value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
+) -> Float32[Array, ""] | None:
+    """Return a number that training uses, or None where it is None or 0, which costs nothing."""
+
+    def check(value: Any, argument: str) -> Any:
+        check_number(value, argument)
+        require(bool(is_legal(value)), argument, rule, value)
+        return value
+
+    if value is None:
+        return None
+    number = unless_traced(check, value, argument)
+    return jnp.float32(number) if is_traced(number) or number else None
+
+
 def client_updates(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     model: nn.Module,
     parameters: Float32[Array, " dim"] | np.ndarray,
     client_data: ClientData,

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device, one_program
-from mrsa_jax._core.streams import Stream, as_key, fold
+from mrsa_jax._core.streams import Seed, Stream, as_key, fold
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_watch._base.errors import ConfigurationError, check_count, require
 
@@ -116,7 +116,7 @@ def num_outputs(model: nn.Module, input_shape: Sequence[int]) -> int:
 
 
 def initial_parameters(
-    seed: int | Key[Array, ""], model: nn.Module, input_shape: Sequence[int]
+    seed: Seed, model: nn.Module, input_shape: Sequence[int]
 ) -> Float32[Array, " dim"]:
     """Draw the model's initial parameters as one flat vector.
 

@@ -17,7 +17,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device, pytree
+from mrsa_jax._core.arrays import also_traced, on_device, pytree, unless_traced
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import client_words, fold, happens, pair_words, threshold
 from mrsa_jax.graphs._lists import GraphModel, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
@@ -90,7 +91,7 @@ def complete(num_clients: int | np.integer) -> Complete:
     return Complete(check_num_clients(num_clients))
 
 
-@needs_values
+@also_traced
 def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike) -> ErdosRenyi:
     """Return G(n, p): each of the n (n - 1) / 2 pairs is joined independently with chance p.
 
@@ -117,10 +118,10 @@ def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike
     """
     clients = check_num_clients(num_clients)
     rule, kind = "must lie in [0, 1]", "must be a number in [0, 1]"
-    chance = check_number(
-        connection_probability, "connection_probability", rule, 0.0, 1.0, kind=kind
+    chance = unless_traced(
+        check_number, connection_probability, "connection_probability", rule, 0.0, 1.0, kind=kind
     )
-    return ErdosRenyi(on_device(threshold(np.asarray(chance))), clients)
+    return ErdosRenyi(on_device(threshold(chance)), clients)
 
 
 # ---- Random k-regular graphs by a reversible chain of edge switches, many switches at a time.
@@ -150,7 +151,8 @@ class Harary:
         return circulant(random_places(key, self.num_clients), self.degree)
 
 
-def harary(num_clients: int | np.integer, degree: int | np.integer) -> Harary:
+@also_traced
+def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> Harary:
     """Return the k-regular circulant on a ring of randomly placed clients: SecAgg+.
 
     Everybody is joined to the k/2 next clients on either side of the ring and, for odd k, to the
@@ -178,7 +180,12 @@ def harary(num_clients: int | np.integer, degree: int | np.integer) -> Harary:
     Source: Bell et al., Section 3, GenerateGraphs of the semi-honest protocol.
     """
     clients = check_num_clients(num_clients)
-    return Harary(jnp.int32(check_degree(degree, clients)), clients)
+    k: Any = degree
+    if is_traced(k):  # of a degree that no graph has, nobody has neighbours
+        k = jnp.where((k >= 0) & (k < clients) & (clients * k % 2 == 0), k, 0)
+    else:
+        k = check_degree(degree, clients)
+    return Harary(jnp.int32(k), clients)
 
 
 def check_degree(degree: object, num_clients: int) -> int:

@@ -17,7 +17,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, one_program, pytree
+from mrsa_jax._core.arrays import also_traced, one_program, pytree, unless_traced
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import random_words
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, nearest, require
 
@@ -261,12 +262,12 @@ class StochasticQuantizer:
         return jnp.mean(~inside, axis=-1, dtype=jnp.float32)
 
 
-@needs_values
+@also_traced
 def stochastic(
-    num_levels: int | np.integer,
-    clip: float | int | np.floating | None = None,
+    num_levels: int | np.integer | Array,
+    clip: float | int | np.floating | Array | None = None,
     *,
-    value_range: tuple[float | int, float | int] | None = None,
+    value_range: tuple[float | int | Array, float | int | Array] | None = None,
 ) -> StochasticQuantizer:
     """Build the unbiased stochastic quantizer of K levels on [-clip, clip] or [r1, r2].
 
@@ -292,17 +293,25 @@ def stochastic(
         |U| r1 + Delta_K * sum.
     """
     rule = "must lie in [2, 2**23]"
-    levels = check_integer(num_levels, "num_levels", 2, _MAX_LEVELS, rule=rule)
+    levels = unless_traced(check_integer, num_levels, "num_levels", 2, _MAX_LEVELS, rule=rule)
     one = (clip is None) != (value_range is None)
     require(one, "clip", "must be given, or `value_range`, not both", clip, value_range)
-    if value_range is None:
-        half = float(clip or 0.0)
-        require(math.isfinite(half) and half > 0, "clip", "must be positive and finite", clip)
-        value_range = (-half, half)
-    require(len(value_range) == 2, "value_range", "must hold two numbers", value_range)
-    lower, upper = map(float, value_range)
-    ordered = math.isfinite(lower) and math.isfinite(upper) and lower < upper
-    require(ordered, "value_range", "must be finite with r1 < r2", value_range)
+    ends: Any = (clip, clip) if value_range is None else value_range
+    require(len(ends) == 2, "value_range", "must hold two numbers", value_range)
+    lower, upper = ends
+    if is_traced(ends):
+        lower = -lower if value_range is None else lower
+    elif value_range is None:
+        upper = float(clip or 0.0)
+        require(math.isfinite(upper) and upper > 0, "clip", "must be positive and finite", clip)
+        lower = -upper
+    else:
+        lower, upper = map(float, value_range)
+        ordered = math.isfinite(lower) and math.isfinite(upper) and lower < upper
+        require(ordered, "value_range", "must be finite with r1 < r2", value_range)
+    if is_traced(levels, lower, upper):  # sums of what is no quantizer are NaN
+        legal = (levels >= 2) & (levels <= _MAX_LEVELS) & (lower < upper)
+        lower, upper = (jnp.where(legal, end, jnp.nan) for end in (lower, upper))
     return StochasticQuantizer(jnp.int32(levels), jnp.float32(lower), jnp.float32(upper))
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import one_program, pytree, zeros
+from mrsa_jax._core.arrays import also_traced, one_program, pytree, unless_traced, zeros
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_integer, check_size, require
 
@@ -74,7 +74,8 @@ class BinSelection:
         return cohort, BinsState(counts, bins, state.played + 1)
 
 
-def balls_in_bins(num_clients: int, num_bins: int, *, fresh: bool = False) -> BinSelection:
+@also_traced
+def balls_in_bins(num_clients: int, num_bins: int | Array, *, fresh: bool = False) -> BinSelection:
     """Return the scheme in which each client draws one of b bins, uniformly, by itself.
 
     In round j, from 0, those of bin j mod b are asked: an epoch of b rounds asks everybody once.
@@ -111,4 +112,5 @@ def balls_in_bins(num_clients: int, num_bins: int, *, fresh: bool = False) -> Bi
     """
     n = check_size(num_clients, "num_clients")
     require(isinstance(fresh, bool), "fresh", "must be True or False", fresh)
-    return BinSelection(jnp.int32(check_integer(num_bins, "num_bins", 1, 2**16)), n, fresh)
+    bins = unless_traced(check_integer, num_bins, "num_bins", 1, 2**16)
+    return BinSelection(jnp.int32(bins), n, fresh)

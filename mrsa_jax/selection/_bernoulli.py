@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._core import streams as _chance
-from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree, zeros
+from mrsa_jax._core.arrays import also_traced, on_device, one_program, pytree, zeros
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_size, require
@@ -80,7 +80,7 @@ class BernoulliSelection:
         return mean - one, float(np.sqrt(max(square - (mean - one) ** 2, 0.0)))
 
 
-@needs_values
+@also_traced
 def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     """Return Bernoulli selection: each available client joins with one chance, independently.
 
@@ -107,7 +107,7 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     Source: Multi-RoundSecAgg (AAAI version), Appendix H.1 and Theorem 3.
     """
     n = check_size(num_clients, "num_clients")
-    chance = _chance.check_chances(probability, "probability")
+    chance = _chance.check_chances(probability, "probability", as_data=True)
     require(chance.ndim == 0, "probability", "must be one number", f"shape {chance.shape}")
     return BernoulliSelection(on_device(_chance.threshold(chance)), n)
 
@@ -119,7 +119,7 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
 # Bernoulli selection (survey statistics keep "Poisson" for unequal chances).
 
 
-@needs_values
+@also_traced
 def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) -> BernoulliSelection:
     """Return Poisson sampling: each available client joins independently, with its own chance.
 
@@ -150,7 +150,7 @@ def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) ->
         version), Appendix H.1 ("I.I.D. random selection").
     """
     n = check_size(num_clients, "num_clients")
-    chances = _chance.check_chances(probability, "probability")
+    chances = _chance.check_chances(probability, "probability", as_data=True)
     rule = "must be one number or one for each client"
     fits = chances.ndim == 0 or chances.size == n
     require(fits, "probability", rule, f"{chances.size} numbers, {n} clients")

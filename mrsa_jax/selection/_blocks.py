@@ -10,14 +10,15 @@ N `num_clients`, K `cohort_size`, T `privacy_target`, f `counts`, G_i `block`.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._core.arrays import one_program, pytree, zeros
+from mrsa_jax._core.arrays import also_traced, one_program, pytree, zeros
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
@@ -118,13 +119,14 @@ def _choose(
     return cohort, counts + cohort.astype(jnp.int32)
 
 
-def _build(num_clients: int, block_size: int, blocks: int, least_used: int) -> BlockSelection:
+def _build(num_clients: int, block_size: Any, blocks: Any, least_used: Any) -> BlockSelection:
     return BlockSelection(
         jnp.int32(block_size), jnp.int32(blocks), jnp.int32(least_used), int(num_clients)
     )
 
 
-def uniform(num_clients: int, cohort_size: int) -> BlockSelection:
+@also_traced
+def uniform(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     """Return random selection: K of the available clients, uniformly.
 
     The baseline of the papers ("Random"); with N = 120, K = 12 the server can solve for every
@@ -149,11 +151,12 @@ def uniform(num_clients: int, cohort_size: int) -> BlockSelection:
 
     Source: Multi-RoundSecAgg, Section 3.3, "Random Selection".
     """
-    n, k, _ = check_sizes(num_clients, cohort_size)
+    n, k, _ = check_sizes(num_clients, cohort_size, as_data=True)
     return _build(n, 1, k, 0)
 
 
-def weighted(num_clients: int, cohort_size: int) -> BlockSelection:
+@also_traced
+def weighted(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     """Return weighted random selection: the K least often chosen available clients.
 
     Fairer than `uniform` and as leaky. Available clients are sorted by (frequency, random) and
@@ -179,11 +182,12 @@ def weighted(num_clients: int, cohort_size: int) -> BlockSelection:
 
     Source: Multi-RoundSecAgg, Section 3.3, "Random Weighted Selection".
     """
-    n, k, _ = check_sizes(num_clients, cohort_size)
+    n, k, _ = check_sizes(num_clients, cohort_size, as_data=True)
     return _build(n, 1, k, k)
 
 
-def partition(num_clients: int, cohort_size: int) -> BlockSelection:
+@also_traced
+def partition(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     """Return user partition: one of N/K fixed groups, the least often chosen available one.
 
     The most private scheme (T = K), whose sums are rare: a group is available only when all of
@@ -209,13 +213,20 @@ def partition(num_clients: int, cohort_size: int) -> BlockSelection:
 
     Source: Multi-RoundSecAgg, Section 3.3, "User Partitioning (Grouping)".
     """
+    if is_traced(cohort_size):
+        n, k, t = check_sizes(num_clients, cohort_size, cohort_size, as_data=True)
+        return _build(n, t, k // t, 1)
     n, k, _ = check_sizes(num_clients, cohort_size)
     require(n % k == 0, "num_clients", "must be a multiple of `cohort_size`", n, k)
     return _build(n, k, 1, 1)
 
 
+@also_traced
 def batch_partitioning(
-    num_clients: int, cohort_size: int, privacy_target: int, fairness: Fairness = "least_used"
+    num_clients: int,
+    cohort_size: int | Array,
+    privacy_target: int | Array,
+    fairness: Fairness = "least_used",
 ) -> BlockSelection:
     """Return Multi-RoundSecAgg: K/T of the N/T blocks of T clients, who only move together.
 
@@ -237,6 +248,7 @@ def batch_partitioning(
 
     Returns:
         A selector; T, K and the fairness mode are data, so sweeping them compiles nothing new.
+        T and K may be traced, and are not checked then.
 
     Raises:
         ConfigurationError: If a size is not a positive integer, K > N, T does not divide K or N,
@@ -256,6 +268,6 @@ def batch_partitioning(
         drawing the tied block first instead of listing rows, which gives the same distribution
         (docs/errata.md).
     """
-    n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
+    n, k, t = check_sizes(num_clients, cohort_size, privacy_target, as_data=True)
     by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}
     return _build(n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")])

@@ -26,7 +26,7 @@ from mrsa_jax._core.arrays import (
     varying_like,
 )
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax._core.streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._blocks import batch_partitioning
 from mrsa_jax.selection._checks import Fairness
@@ -38,7 +38,7 @@ BlockPolicy = Literal["keep", "refill", "reform"]
 
 @needs_values
 def changing_population(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     num_clients: int,
     num_rounds: int,
     *,
@@ -136,7 +136,7 @@ def form_blocks(
 
 
 def rollout_population(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     members: ArrayLike | Sequence[Any],
     cohort_size: int,
     privacy_target: int,

@@ -18,14 +18,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import (
-    needs_values,
+    also_traced,
     number_or_vector,
     on_device,
     one_number,
     one_program,
     pytree,
+    unless_traced,
     zeros,
 )
+from mrsa_jax._core.device import is_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
@@ -127,11 +129,11 @@ def _choose(
     return cohort, counts + cohort.astype(jnp.int32), jnp.where(cohort, lower, higher)
 
 
-@needs_values
+@also_traced
 def power_of_choice(
     num_clients: int,
-    cohort_size: int,
-    num_candidates: int,
+    cohort_size: int | Array,
+    num_candidates: int | Array,
     *,
     initial_loss: ArrayLike | Sequence[float | int] = 1.0,
     final_loss: ArrayLike | Sequence[float | int] = 0.01,
@@ -161,7 +163,7 @@ def power_of_choice(
         recovery: Factor in a round without it: 1, or from 1 + 6e-8 to 1e9.
 
     Returns:
-        A selector; all numbers but N are data.
+        A selector; all numbers but N are data; K and d may be traced, and are not checked then.
 
     Raises:
         ConfigurationError: If a size is no positive integer, K <= d <= N does not hold, or a loss
@@ -177,10 +179,13 @@ def power_of_choice(
     Source: Cho, Wang, Joshi (2020), Section 4, pi_pow-d. Differs in that candidates are drawn
         uniformly (equal data sets) among the available, and losses are simulated.
     """
-    n, k, _ = check_sizes(num_clients, cohort_size)
-    d = check_size(num_candidates, "num_candidates")
-    require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
-    require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)
+    n, k, _ = check_sizes(num_clients, cohort_size, as_data=True)
+    d = unless_traced(check_size, num_candidates, "num_candidates")
+    if is_traced(k, d):
+        k = jnp.where((k >= 1) & (k <= d) & (d <= n), k, n + 1)  # else nobody is ever asked
+    else:
+        require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
+        require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)
     high, low = _losses(initial_loss, "initial_loss", n), _losses(final_loss, "final_loss", n)
     over = low > high
     rule = "must be at most `initial_loss`"
@@ -189,13 +194,12 @@ def power_of_choice(
     require(0.0 < down <= 1.0, "decay", "must lie in (0, 1]", down)
     require(1.0 <= up <= 1e9, "recovery", "must lie in [1, 1e9]", up)
     require(down >= 1e-9, "decay", "must be at least 1e-9", down)
-    fall, rise = -_units(np.asarray(down)), _units(np.asarray(up))
+    fall, rise = np.negative(_units(np.asarray(down))), _units(np.asarray(up))
     for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
         rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
         require(factor == 1.0 or int(step) != 0, name, rule, factor)
-    return PowerOfChoice(
-        jnp.int32(k), jnp.int32(d), _units(high), _units(low), fall, rise, num_clients=n
-    )
+    highest, lowest, falls, rises = map(on_device, (_units(high), _units(low), fall, rise))
+    return PowerOfChoice(jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, num_clients=n)
 
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
@@ -208,6 +212,6 @@ def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
     return np.broadcast_to(losses, (num_clients,))
 
 
-def _units(values: np.ndarray) -> Array:
-    """Return natural logarithms in units of 2^-23."""
-    return on_device(np.round(np.log(values) / _UNIT).astype(np.int32))
+def _units(values: np.ndarray) -> np.ndarray:
+    """Return natural logarithms in units of 2^-23, int32."""
+    return np.asarray(np.round(np.log(values) / _UNIT), np.int32)

@@ -37,7 +37,7 @@ from mrsa_jax._core.device import (
     within_memory,
 )
 from mrsa_jax._core.selector import Selector, check_selector
-from mrsa_jax._core.streams import Stream, as_key, fold, round_key, trial_key
+from mrsa_jax._core.streams import Seed, Stream, as_key, fold, round_key, trial_key
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
@@ -72,7 +72,7 @@ class RolloutMetrics(NamedTuple):
 
 
 def rollout(
-    seed: int | Key[Array, ""], selector: Selector, availability: Availability, num_rounds: int
+    seed: Seed, selector: Selector, availability: Availability, num_rounds: int
 ) -> Bool[Array, "rounds clients"]:
     """Return who took part in each round of one trial.
 
@@ -103,7 +103,7 @@ def rollout(
 
 
 def rollout_trials(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     selector: Selector,
     availability: Availability,
     num_rounds: int,
@@ -154,7 +154,7 @@ def rollout_trials(
 
 
 def rollout_metrics(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     selector: Selector,
     availability: Availability,
     num_rounds: int,

@@ -33,7 +33,7 @@ from mrsa_jax._core.round_rules import (
     check_policy,
 )
 from mrsa_jax._core.selector import Selector, with_counts
-from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
+from mrsa_jax._core.streams import Seed, Stream, as_key, round_key, trial_key
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
@@ -179,7 +179,7 @@ def learnt_rows(
 
 
 def rollout_rounds(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     selector: Selector,
     availability: Availability,
     steps: StepDropout,

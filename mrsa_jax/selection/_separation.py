@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import one_program, pytree, zeros
+from mrsa_jax._core.arrays import also_traced, one_program, pytree, unless_traced, zeros
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_watch._base.errors import check_size
 
@@ -107,7 +107,8 @@ class SeparatedSelection:
         return cohort, SeparationState(inner, rest)
 
 
-def minimum_separation(selector: Selector, separation: int) -> SeparatedSelection:
+@also_traced
+def minimum_separation(selector: Selector, separation: int | Array) -> SeparatedSelection:
     """Return a scheme in which a client takes part at most once in any b consecutive rounds.
 
     Wraps any scheme: `minimum_separation(uniform(N, K), b)` picks K uniformly among the
@@ -138,5 +139,5 @@ def minimum_separation(selector: Selector, separation: int) -> SeparatedSelectio
         (2023), Definition of b-min-separation.
     """
     check_selector(selector)
-    b = check_size(separation, "separation")
+    b = unless_traced(check_size, separation, "separation")
     return SeparatedSelection(selector, jnp.int32(b))

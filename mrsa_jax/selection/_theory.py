@@ -1,7 +1,7 @@
 """Closed forms: family sizes, small families in full, and the expected size of a round's sum.
 
 Source: Multi-RoundSecAgg (AAAI version), Section 4 (R_BP) and Theorem 1. Everything here
-is NumPy and Python integers: exact, or float64.
+is NumPy and Python integers, exact or float64, but where rates are traced.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import typing
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float64
+from jaxtyping import Array, Float64
 
 from mrsa_jax._core.arrays import integer_or_vector
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import check_chances
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_watch._base.errors import POSITIVE, check_known, check_number, check_size, require
@@ -88,7 +91,7 @@ def expected_cardinality(
     dropout_rate: ArrayLike | Sequence[float | int],
     *,
     blocks: ArrayLike | Sequence[int] | None = None,
-) -> float:
+) -> Any:
     """Return C, the expected number of clients in a round's sum.
 
     A round sums K clients if at least K/T blocks are fully available, else none:
@@ -104,7 +107,8 @@ def expected_cardinality(
         blocks: The block of each client, integers [N], each block T times; i // T by default.
 
     Returns:
-        C in [0, K], float64, relative error about N · 1e-16 (only positive terms are added).
+        C in [0, K], float64, relative error about N · 1e-16 (only positive terms are added). Of
+        traced rates, a traced number of their type, which can be differentiated.
 
     Raises:
         ConfigurationError: If a size is wrong (as `family_size`), or a rate is NaN or outside
@@ -122,15 +126,16 @@ def expected_cardinality(
         is this package's: with mixed rates C depends on who shares a block.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
-    rates = check_chances(dropout_rate, "dropout_rate")
+    rates = check_chances(dropout_rate, "dropout_rate", as_data=True)
+    numbers: Any = jnp if is_traced(rates) else np
     if rates.ndim == 1:
         rule = "must hold one rate for each client"
         require(rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients")
-    online = 1.0 - np.broadcast_to(rates, (n,))
+    online = 1.0 - numbers.broadcast_to(rates, (n,))
     if blocks is not None:
         online = online[_by_block(blocks, n, t)]
-    chances = np.prod(online.reshape(n // t, t), axis=1)
-    return k * _at_least(chances, k // t)
+    chances = numbers.prod(online.reshape(n // t, t), axis=1)
+    return k * (_at_least if numbers is np else _at_least_traced)(chances, k // t)
 
 
 def all_or_none(
@@ -214,6 +219,19 @@ def _at_least(chances: np.ndarray, m: int) -> float:
         law[0] *= 1.0 - chance
     missed = float(law.sum())
     return reached if reached < 0.5 else 1.0 - missed
+
+
+def _at_least_traced(chances: Array, m: int) -> Array:
+    """Return what `_at_least` does, in a program."""
+
+    def step(state: tuple[Array, Array], chance: Array) -> tuple[tuple[Array, Array], None]:
+        law, reached = state
+        fewer = jnp.concatenate([jnp.zeros(1, law.dtype), law[:-1]])
+        return (law * (1 - chance) + fewer * chance, reached + law[-1] * chance), None
+
+    start = jnp.zeros(m, chances.dtype).at[0].set(1), jnp.zeros((), chances.dtype)
+    (law, reached), _ = jax.lax.scan(step, start, chances)
+    return jnp.where(reached < 0.5, reached, 1 - law.sum())
 
 
 # ---- Theorem 3 (random selection leaks everything after N rounds) and Appendix C (how many

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device, pytree
-from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.streams import Seed, as_key, fold
 from mrsa_jax.secagg._round_costs import Operations, RoundCosts
 from mrsa_jax.secagg.costs._stragglers import Slowdown, not_negative, positive, steady
 from mrsa_watch._base.errors import check_integer, require
@@ -190,7 +190,7 @@ def latency_model(
 
 @needs_values
 def round_latency(
-    seed: int | Key[Array, ""],
+    seed: Seed,
     costs: RoundCosts,
     model: LatencyModel,
     num_rounds: int | None = None,
