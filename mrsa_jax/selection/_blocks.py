@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._core.arrays import also_traced, one_program, pytree, zeros
+from mrsa_jax._core.arrays import also_traced, one_program, pytree, unless_traced, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax.selection import _ranking
@@ -25,7 +25,7 @@ from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none, block_chances, chances_of_some
-from mrsa_watch._base.errors import check_known, require
+from mrsa_watch._base.errors import check_known, check_size, require
 
 
 @pytree
@@ -119,6 +119,22 @@ def _choose(
     return cohort, counts + cohort.astype(jnp.int32)
 
 
+def sizes_as_data(
+    num_clients: Any, cohort_size: Any, privacy_target: Any = 1
+) -> tuple[int, Any, Any]:
+    """Return N, K and T as `check_sizes` does; K and T may be traced.
+
+    Where these make no sense together they come back as N + 1 and 1: every round is skipped.
+    """
+    if not is_traced(cohort_size, privacy_target):
+        return check_sizes(num_clients, cohort_size, privacy_target)
+    n = check_size(num_clients, "num_clients")
+    k = unless_traced(check_size, cohort_size, "cohort_size")
+    t = unless_traced(check_size, privacy_target, "privacy_target")
+    legal = (k >= 1) & (k <= n) & (t >= 1) & (k % t == 0) & (n % t == 0)
+    return n, jnp.where(legal, k, n + 1), jnp.where(legal, t, 1)
+
+
 def _build(num_clients: int, block_size: Any, blocks: Any, least_used: Any) -> BlockSelection:
     return BlockSelection(
         jnp.int32(block_size), jnp.int32(blocks), jnp.int32(least_used), int(num_clients)
@@ -151,7 +167,7 @@ def uniform(num_clients: int, cohort_size: int | Array) -> BlockSelection:
 
     Source: Multi-RoundSecAgg, Section 3.3, "Random Selection".
     """
-    n, k, _ = check_sizes(num_clients, cohort_size, as_data=True)
+    n, k, _ = sizes_as_data(num_clients, cohort_size)
     return _build(n, 1, k, 0)
 
 
@@ -182,7 +198,7 @@ def weighted(num_clients: int, cohort_size: int | Array) -> BlockSelection:
 
     Source: Multi-RoundSecAgg, Section 3.3, "Random Weighted Selection".
     """
-    n, k, _ = check_sizes(num_clients, cohort_size, as_data=True)
+    n, k, _ = sizes_as_data(num_clients, cohort_size)
     return _build(n, 1, k, k)
 
 
@@ -214,7 +230,7 @@ def partition(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Source: Multi-RoundSecAgg, Section 3.3, "User Partitioning (Grouping)".
     """
     if is_traced(cohort_size):
-        n, k, t = check_sizes(num_clients, cohort_size, cohort_size, as_data=True)
+        n, k, t = sizes_as_data(num_clients, cohort_size, cohort_size)
         return _build(n, t, k // t, 1)
     n, k, _ = check_sizes(num_clients, cohort_size)
     require(n % k == 0, "num_clients", "must be a multiple of `cohort_size`", n, k)
@@ -268,6 +284,6 @@ def batch_partitioning(
         drawing the tied block first instead of listing rows, which gives the same distribution
         (docs/errata.md).
     """
-    n, k, t = check_sizes(num_clients, cohort_size, privacy_target, as_data=True)
+    n, k, t = sizes_as_data(num_clients, cohort_size, privacy_target)
     by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}
     return _build(n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")])

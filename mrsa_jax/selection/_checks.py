@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import jax.numpy as jnp
-
-from mrsa_jax._core.arrays import unless_traced
-from mrsa_jax._core.device import is_traced
 from mrsa_watch._base.errors import check_size, require
 
 Fairness = Literal["least_used", "uniform", "greedy"]
 
 
 def check_sizes(
-    num_clients: Any, cohort_size: Any, privacy_target: Any = 1, *, as_data: bool = False
-) -> tuple[int, Any, Any]:
-    """Return N, K and T as integers, or raise unless T divides K, T divides N and K <= N.
-
-    Args:
-        num_clients: N.
-        cohort_size: K.
-        privacy_target: T.
-        as_data: Whether K and T may be traced. Where these make no sense together they come
-            back as N + 1 and 1, of which every round is skipped.
-    """
+    num_clients: Any, cohort_size: Any, privacy_target: Any = 1
+) -> tuple[int, int, int]:
+    """Return N, K and T as integers, or raise unless T divides K, T divides N and K <= N."""
     n = check_size(num_clients, "num_clients")
-    if as_data and is_traced(cohort_size, privacy_target):
-        k = unless_traced(check_size, cohort_size, "cohort_size")
-        t = unless_traced(check_size, privacy_target, "privacy_target")
-        legal = (k >= 1) & (k <= n) & (t >= 1) & (k % t == 0) & (n % t == 0)
-        return n, jnp.where(legal, k, n + 1), jnp.where(legal, t, 1)
     k = check_size(cohort_size, "cohort_size")
     t = check_size(privacy_target, "privacy_target")
     require(k <= n, "cohort_size", "must be at most `num_clients`", k, n)

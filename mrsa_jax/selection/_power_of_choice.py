@@ -29,7 +29,7 @@ from mrsa_jax._core.arrays import (
 )
 from mrsa_jax._core.device import is_traced
 from mrsa_jax.selection import _ranking
-from mrsa_jax.selection._checks import check_sizes
+from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none
@@ -179,7 +179,7 @@ def power_of_choice(
     Source: Cho, Wang, Joshi (2020), Section 4, pi_pow-d. Differs in that candidates are drawn
         uniformly (equal data sets) among the available, and losses are simulated.
     """
-    n, k, _ = check_sizes(num_clients, cohort_size, as_data=True)
+    n, k, _ = sizes_as_data(num_clients, cohort_size)
     d = unless_traced(check_size, num_candidates, "num_candidates")
     if is_traced(k, d):
         k = jnp.where((k >= 1) & (k <= d) & (d <= n), k, n + 1)  # else nobody is ever asked
