@@ -1,7 +1,7 @@
 """Assignment graphs by name, a row each: what flags, files, titles and citations know of them.
 
-A graph is written `name`, its number being a setting of its own, a user's own (`register`)
-`name:parameters`. Nothing here imports JAX before a graph is built.
+A graph is written `name`, its number being a setting of its own, one over blocks and a user's own
+(`register`) `name:parameters`. Nothing here imports JAX before a graph is built.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Row:
         chance: parameters -> p of the G(n, p) that it is, which CCESA's theorems are about; None
             of others.
         is_complete: Whether all are joined with all, whoever is lost.
-        is_connected: degree -> whether it never falls apart while nobody is lost.
+        is_connected: parameters -> whether it never falls apart while nobody is lost.
         rule: What the text must be, where it is not plain or its number is a setting.
-        read: Parts behind the name -> parameters; there are none.
+        read: Parts behind the name -> parameters.
         fields: Names of the parameters.
         papers: Keys of papers, or BibTeX entries.
         code: () -> digests of a user's code, by module; the package's own has its version.
@@ -53,7 +53,7 @@ class Row:
     degree: Callable[..., int | None] = lambda n, *parameters: None
     chance: Callable[..., float | None] = lambda *parameters: None
     is_complete: bool = False
-    is_connected: Callable[[int], bool] = lambda degree: False
+    is_connected: Callable[..., bool] = lambda *parameters: False
     rule: str = ""
     read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
     fields: tuple[str, ...] = ()
@@ -160,6 +160,21 @@ def register(
     ROWS[name] = Row(build, degree=degree, **own)
 
 
+def _over_blocks(num_clients: int, block_size: int, degree: int) -> GraphModel:
+    from mrsa_jax.graphs._models import harary, over_blocks
+
+    rule = "must have blocks that divide the clients of a round"
+    require(num_clients % block_size == 0, "graph", rule, block_size, num_clients)
+    return over_blocks(harary(num_clients // block_size, degree), block_size)
+
+
+def _block_size_and_degree(rest: list[str]) -> tuple[int, int]:
+    block_size, degree = map(int, rest)
+    if block_size < 1:
+        raise ValueError
+    return block_size, degree
+
+
 ROWS: dict[str, Row] = {
     "complete": Row(
         built_by(__package__, "_models", "complete"),
@@ -192,6 +207,16 @@ ROWS: dict[str, Row] = {
         degree=lambda n, degree: int(degree),
         rule="must be plain 'random_regular' (its number is the setting degree)",
         papers=("bell2020secure", *_SECAGG),
+    ),
+    "over_blocks": Row(
+        _over_blocks,
+        lambda size, degree: f"Harary graph over blocks of {size}, {degree} others to each",
+        degree=lambda n, size, degree: size * (degree + 1) - 1,
+        is_connected=lambda size, degree: degree >= 2,
+        rule="must be written over_blocks:T:K (blocks of T clients, each joined to K others)",
+        read=_block_size_and_degree,
+        fields=("block_size", "degree"),
+        papers=("so2023securing", "bell2020secure", "harary1962maximum", *_SECAGG),
     ),
 }
 """Every graph by the name that flags and files use."""

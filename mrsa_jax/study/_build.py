@@ -166,8 +166,9 @@ def guaranteed_privacy(
     target = selector.num_clients if k == selector.num_clients else block
     loses = protocol.step_dropout_rate > 0
     stated = 1 if loses and protocol.split_policy != "abort" else _stated(selector)
-    row = Graph.parse(protocol.graph).row
-    is_whole = row.is_complete or (row.is_connected(protocol.degree or 0) and not loses)
+    graph = Graph.parse(protocol.graph)
+    numbers = graph.parameters or (protocol.degree or 0,)
+    is_whole = graph.row.is_complete or (graph.row.is_connected(*numbers) and not loses)
     if not is_whole or (loses and protocol.split_policy == "ignore"):
         return 1
     if segments is None or segments.is_plain or k is None:
@@ -340,6 +341,9 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     )
     require(free or size is not None, "graph", rule, protocol.graph)
     graph, threshold = graph_of(protocol, n), protocol.threshold
+    own = dict(zip(graph.row.fields, graph.parameters, strict=False)).get("block_size", block)
+    rule = "must be over blocks of the scheme's T, or of whole blocks of it"
+    require(own % block == 0, "graph", rule, protocol.graph, block)
     if threshold is not None:
         check_threshold(protocol, threshold, least_safe_threshold(graph, n))
     elif graph.degree(n) is None:

@@ -338,8 +338,8 @@ class SecaggConfig(Shown):
     """R, in place of --modulus-bits: a power of two, or any integer below 2**31."""
 
     graph: str = "complete"
-    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
-    (--plugin)."""
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
+    over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
 
     connection_probability: Annotated[Number, IS_PART] = None
     """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""

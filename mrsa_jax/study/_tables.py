@@ -40,8 +40,8 @@ class ProtocolConfig(Shown):
     """Who shares pads with whom, and what becomes of rounds in which clients are lost."""
 
     graph: str = "complete"
-    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
-    (--plugin)."""
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
+    over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
     connection_probability: Annotated[float | None, IS_PART] = None
     """Chance of an edge, for --graph erdos_renyi; None: CCESA's p* for the cohort, if below 1."""
     degree: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 
 import jax
@@ -34,8 +35,10 @@ from mrsa_jax.study._build import (
     build_rule,
     build_server,
     build_trainer,
+    guaranteed_privacy,
 )
 from mrsa_jax.study._servers import SERVERS
+from mrsa_jax.study._tables import graph_of, least_safe_threshold
 
 HINTS = typing.get_type_hints(DataConfig) | typing.get_type_hints(TrainingConfig)
 
@@ -182,6 +185,22 @@ def test_names_are_those_of_the_registry() -> None:
     assert names["clip_rule"] == tuple(CLIP_RULES)
     assert names["noise"] == typing.get_args(Kind)
     assert names["split_policy"] == typing.get_args(SplitPolicy)
+
+
+def test_a_graph_over_blocks_keeps_what_the_scheme_does() -> None:
+    """Mates of a round share a neighbourhood, so that the clients of a round keep their blocks."""
+    config = ProtocolConfig("over_blocks:2:2", split_policy="drop_block")
+    selector = parse_scheme("batch_partitioning:2").build(24, 12)
+    rule = build_rule(config, selector)
+    assert rule is not None
+    adjacency = np.asarray(rule.graph.sample(jax.random.key(0))) | np.eye(12, dtype=bool)
+    assert adjacency.sum(axis=1).tolist() == [6] * 12  # two mates, and two blocks of two
+    assert (adjacency[::2] == adjacency[1::2]).all()
+    assert least_safe_threshold(graph_of(config, 12), 12) == 4  # of a neighbourhood of six
+    assert guaranteed_privacy(selector, config) == 2
+    apart = dataclasses.replace(config, graph="over_blocks:2:1")  # pairs of blocks, and no more
+    lossy = dataclasses.replace(config, step_dropout_rate=0.1)
+    assert [guaranteed_privacy(selector, one) for one in (apart, lossy)] == [1, 1]
 
 
 def test_rules_have_the_configured_thresholds_and_blocks() -> None:

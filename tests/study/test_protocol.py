@@ -37,6 +37,9 @@ LOSSY = [*GRAPH, "--step-dropout-rate", "0.05"]
         ),
         (ProtocolConfig("harary"), "`degree` must be given for harary and random_regular"),
         (ProtocolConfig("complete", degree=3), "`degree` must be given for harary"),
+        (ProtocolConfig("over_blocks:4"), "`graph` must be written over_blocks:T:K"),
+        (ProtocolConfig("over_blocks:0:2"), "`graph` must be written over_blocks:T:K"),
+        (ProtocolConfig("over_blocks:4:2", degree=2), "`degree` must be given for harary"),
         (ProtocolConfig(threshold=0), "`threshold` must be at least 1; got 0"),
     ],
 )
@@ -67,6 +70,9 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message
             "uniform",
             "`threshold` must be at least 8, or CCESA's Appendix F attack",
         ),
+        (ProtocolConfig("over_blocks:5:1"), "uniform", "blocks that divide the clients of a round"),
+        (ProtocolConfig("over_blocks:2:3"), "batch_partitioning:4", "over blocks of the scheme's"),
+        (ProtocolConfig("over_blocks:4:3"), "uniform", r"`degree` must lie in \[0, 2\]"),
         (
             ProtocolConfig("harary", degree=4),
             "bernoulli:0.2",
