@@ -233,13 +233,41 @@ _Result = TypeVar("_Result")
 _Value = TypeVar("_Value")
 
 
+def as_typed(value: Any) -> str:
+    """Return the call that makes a scheme, as one types it.
+
+    It is made again and compared, so that only a true call is printed; where none is found, as
+    for rates of many clients or numbers that only a transformation knows, what `brief` says.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> mj.selection.batch_partitioning(120, 12, 4), mj.availability.independent(0.1)
+        (batch_partitioning(120, 12, 4), independent(0.1))
+    """
+    leaves, shape = jax.tree.flatten(value)
+    try:
+        calls = [] if is_traced(leaves) else value.typed()
+    except (TypeError, ValueError):  # schemes of many trials, or what JAX puts into a pytree
+        calls = []
+    for factory, *arguments in calls:
+        try:
+            again, form = jax.tree.flatten(factory(*arguments))
+        except ConfigurationError:
+            continue
+        if str(form) == str(shape) and all(map(np.array_equal, again, leaves)):
+            return f"{factory.__name__}({', '.join(map(repr, arguments))})"
+    return brief(value)
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def pytree(cls: type[_Value]) -> type[_Value]:
     """Make a frozen dataclass of a class, its fields leaves but for those that are static.
 
-    It prints as `brief` does unless the class says how.
+    It prints as `brief` does unless the class says how, or has `typed()`, which lists calls that
+    may have made it: a factory and its arguments each.
     """
-    cls.__repr__ = cls.__dict__.get("__repr__", brief)  # type: ignore[method-assign]
+    own = as_typed if hasattr(cls, "typed") else brief
+    cls.__repr__ = cls.__dict__.get("__repr__", own)  # type: ignore[method-assign]
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, repr=False)(cls))
 
 

@@ -381,6 +381,23 @@ def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
     return np.where(thresholds == ALWAYS, 1.0, thresholds.astype(np.float64) / 2.0**32)
 
 
+def chances_typed(thresholds: Any) -> Any:
+    """Return the shortest decimals that thresholds come from: a number or a list of them.
+
+    Of more than six, which nobody types, an empty list.
+
+    Examples:
+        >>> chances_typed(threshold(np.asarray([0.1, 1.0])))
+        [0.1, 1.0]
+    """
+    known = np.asarray(thresholds)
+    if known.ndim:
+        return [chances_typed(one) for one in known] if known.size <= 6 else []
+    exact = float(threshold_chance(known))
+    near = (float(f"{exact:.{digits}g}") for digits in range(1, 12))
+    return next((one for one in near if threshold(np.float64(one)) == known), exact)
+
+
 @one_program
 def happens(
     words: UInt32[Array, " clients *trials"], thresholds: UInt32[Array, "*clients"]

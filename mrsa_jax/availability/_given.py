@@ -24,6 +24,7 @@ from mrsa_jax._core.arrays import (
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import (
     ALWAYS,
+    chances_typed,
     check_chances,
     client_words,
     happens,
@@ -51,6 +52,11 @@ class Cyclic:
     thresholds: Array
     phase: Array
     takes_trials: ClassVar[bool] = True
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the calls that may have made it."""
+        rates, phase = chances_typed(self.thresholds), np.asarray(self.phase).tolist()
+        return [(cyclic, rates), (cyclic, rates, phase)]
 
     def for_clients(self, num_clients: int) -> Cyclic:
         """Return the model with a phase for each of `num_clients` clients.

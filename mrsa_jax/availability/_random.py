@@ -27,6 +27,7 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import (
     ALWAYS,
     as_key,
+    chances_typed,
     check_chances,
     client_words,
     happens,
@@ -55,6 +56,10 @@ class Independent:
 
     thresholds: Array
     takes_trials: ClassVar[bool] = True
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that made it."""
+        return [(independent, chances_typed(self.thresholds))]
 
     @property
     def dropout_rates(self) -> np.ndarray:
@@ -181,6 +186,13 @@ class Markov:
     leave: Array
     back: Array
     takes_trials: ClassVar[bool] = True
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the calls that may have made it, of one rate for everybody."""
+        if self.back.ndim or not int(self.back):
+            return []
+        rate, mean = chances_typed(self.away), 1 / float(threshold_chance(np.asarray(self.back)))
+        return [(markov, rate, float(f"{mean:.{digits}g}")) for digits in range(1, 11)]
 
     def for_clients(self, num_clients: int) -> Markov:
         """Return the model with a chain for each of `num_clients` clients.

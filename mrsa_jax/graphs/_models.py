@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import also_traced, on_device, pytree, unless_traced
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.streams import client_words, fold, happens, pair_words, threshold
+from mrsa_jax._core.streams import chances_typed, client_words, fold, happens, pair_words, threshold
 from mrsa_jax.graphs._lists import GraphModel, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
 
@@ -38,6 +38,10 @@ class Complete:
     """
 
     num_clients: int = dataclasses.field(metadata={"static": True})
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that made it."""
+        return [(complete, self.num_clients)]
 
     @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
@@ -58,6 +62,10 @@ class ErdosRenyi:
 
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that made it."""
+        return [(erdos_renyi, self.num_clients, chances_typed(self.threshold))]
 
     @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
@@ -144,6 +152,10 @@ class Harary:
 
     degree: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that made it."""
+        return [(harary, self.num_clients, int(self.degree))]
 
     @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
@@ -232,6 +244,10 @@ class RandomRegular:
 
     num_clients: int = dataclasses.field(metadata={"static": True})
     degree: int = dataclasses.field(metadata={"static": True})
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that made it."""
+        return [(random_regular, self.num_clients, self.degree)]
 
     @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
@@ -368,6 +384,10 @@ class OverBlocks:
 
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
     block_size: int = dataclasses.field(metadata={"static": True})
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that made it."""
+        return [(over_blocks, self.graph, self.block_size)]
 
     @property
     def num_clients(self) -> int:

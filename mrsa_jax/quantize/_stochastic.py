@@ -187,6 +187,10 @@ class StochasticQuantizer:
     lower: Array
     upper: Array
 
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that may have made it."""
+        return [(stochastic, int(self.num_levels), float(str(self.upper)))]
+
     @property
     def step(self) -> Float32[Array, ""]:
         """Return Delta_K = (r2 - r1) / (K - 1), the distance of neighbouring levels."""

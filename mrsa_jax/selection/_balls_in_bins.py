@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
@@ -43,6 +43,10 @@ class BinSelection:
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that may have made it."""
+        return [(balls_in_bins, self.num_clients, int(self.num_bins))]
 
     @property
     def separation(self) -> Array:

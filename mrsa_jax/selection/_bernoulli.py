@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +38,11 @@ class BernoulliSelection:
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that may have made it."""
+        scheme = poisson if self.threshold.ndim else bernoulli
+        return [(scheme, self.num_clients, _chance.chances_typed(self.threshold))]
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""

@@ -77,6 +77,14 @@ class BlockSelection:
             self, block_size=jnp.int32(1), num_clients=self.num_clients // size
         )
 
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the calls that may have made it."""
+        n, t = self.num_clients, int(self.block_size)
+        k = t * int(self.blocks_per_cohort)
+        alone = [(scheme, n, k) for scheme in (uniform, weighted, partition)]
+        modes = [(batch_partitioning, n, k, t, mode) for mode in ("uniform", "greedy")]
+        return [*alone, (batch_partitioning, n, k, t), *modes]
+
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
         return SelectorState(zeros(self.num_clients, jnp.int32))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -80,6 +80,11 @@ class PowerOfChoice:
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = True
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that may have made it."""
+        sizes = self.num_clients, int(self.cohort_size), int(self.num_candidates)
+        return [(power_of_choice, *sizes)]
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and standard deviation of the size of a round's sum."""

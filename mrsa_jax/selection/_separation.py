@@ -46,6 +46,10 @@ class SeparatedSelection:
     selector: Any
     separation: Array
 
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the call that made it."""
+        return [(minimum_separation, self.selector, int(self.separation))]
+
     @property
     def num_clients(self) -> int:
         """N."""

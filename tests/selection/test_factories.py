@@ -1,7 +1,8 @@
-"""Schemes built of traced numbers: what known numbers give, and nothing at all of nonsense."""
+"""Schemes built of traced numbers, and printed as they were typed."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -135,3 +136,46 @@ def test_the_mean_sum_of_a_round_is_differentiable() -> None:
     by_hand = k * m * stats.binom.pmf(blocks - 1, m - 1, b) * -t * (1 - p) ** (t - 1)
     assert value == pytest.approx(choose.expected_cardinality(n, k, t, p), rel=1e-6)
     assert slope == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "uniform(12, 4)",
+        "weighted(12, 4)",
+        "partition(12, 4)",
+        "batch_partitioning(120, 12, 4)",
+        "batch_partitioning(24, 12, 2, 'greedy')",
+        "minimum_separation(uniform(12, 4), 3)",
+        "bernoulli(9, 0.3)",
+        "poisson(3, [0.1, 0.25, 1.0])",
+        "power_of_choice(12, 3, 6)",
+        "balls_in_bins(12, 5)",
+        "independent(0.1)",
+        "independent([0.3, 1e-05])",
+        "markov(0.3, 4.5)",
+        "cyclic([0.1, 0.2], 1)",
+        "harary(8, 4)",
+        "erdos_renyi(6, 0.123456789)",
+        "over_blocks(random_regular(6, 3), 2)",
+        "stochastic(16, 0.1)",
+    ],
+)
+def test_a_scheme_prints_as_it_was_typed(typed: str) -> None:
+    rooms = (choose, online, mj.graphs, mj.quantize)
+    names = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    assert repr(eval(typed, names)) == typed
+
+
+def test_what_no_call_makes_prints_field_by_field() -> None:
+    """Many rates, a scheme over trials, traced numbers, a cohort that no factory allows."""
+    many = online.independent(np.linspace(0, 1, 7))
+    assert repr(many) == "Independent(thresholds=uint32[7] in [0, 4.29497e+09])"
+    selector = choose.uniform(12, 4)
+    several = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), selector)
+    assert repr(several).startswith("BlockSelection(block_size=int32[2]")
+    odd = dataclasses.replace(selector, blocks_per_cohort=jnp.int32(13))
+    assert repr(odd).startswith("BlockSelection(block_size=1, blocks_per_cohort=13")
+    seen = []
+    jax.make_jaxpr(lambda k: seen.append(repr(choose.uniform(12, k))) or k)(4)
+    assert seen[0].startswith("BlockSelection(")
