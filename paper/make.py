@@ -14,6 +14,7 @@ import pathlib
 import random
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -283,7 +284,10 @@ def text(told: dict[str, Any], template: str) -> str:
             for one in entries:
                 yield (each[3] if each else line).format(**told, **one)
 
-    return "\n".join(lines()) + "\n"
+    filled = "\n".join(lines()) + "\n"
+    return re.sub(r"(?:^(?!```)[\w*`].*\n){2,}", lambda found: textwrap.fill(
+        found[0], 120, break_long_words=False, break_on_hyphens=False) + "\n", filled,
+        flags=re.MULTILINE)  # fmt: skip
 
 
 def main(*flags: str) -> None:

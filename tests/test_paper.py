@@ -31,6 +31,7 @@ def test_the_text_is_the_template_filled_with_the_numbers() -> None:
     text = MAKE["text"](NUMBERS, TEMPLATE)
     assert text == (PAPER / "paper.md").read_text(encoding="utf-8")
     assert len(text.split("## References")[0].split()) > 2_500
+    assert not re.search(r"^\d+[.)] |^```.*```$", text, re.MULTILINE)  # no list or code by wrapping
     for name in re.findall(r"\]\((figures/\w+\.svg)\)", text):
         assert (PAPER / name).read_text(encoding="utf-8").startswith("<?xml"), name
 
