@@ -155,14 +155,24 @@ def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
     return [check_integer(value, argument, minimum) for value in values]
 
 
-def check_thresholds(value: Any, argument: str, count: int) -> np.ndarray:
-    """Return int32[] or int32[count], each at least 1, or raise naming `argument`."""
-    limits = host_array(value, argument)
-    require(limits.dtype.kind in "iu", argument, "must be an integer", f"{limits.dtype}")
-    fits = limits.shape in ((), (count,))
-    require(fits, argument, f"must be one number or {count}, one a slot", limits.shape)
-    low, high = int(limits.min()), int(limits.max())
-    require(low >= 1 and high < 2**31, argument, "must lie in [1, 2**31)", low, high)
+def check_thresholds(value: Any, argument: str, count: int, *, batch: bool = False) -> Any:
+    """Return int32[] or int32[count], each at least 1 unless it is traced, or raise.
+
+    Args:
+        value: One for all clients, or one for each.
+        argument: Name used in messages.
+        count: Number of clients.
+        batch: Whether leading axes are allowed.
+    """
+    limits = value if isinstance(value, jax.core.Tracer) else host_array(value, argument)
+    kind = "must hold integers" if limits.ndim else "must be an integer"
+    require(np.issubdtype(limits.dtype, np.integer), argument, kind, value)
+    fits = limits.ndim == 0 or (limits.shape[-1] == count and (batch or limits.ndim == 1))
+    rule = f"must be one for all or one for each of the {count} clients"
+    require(fits, argument, rule, f"shape {limits.shape}")
+    if not is_traced(limits):
+        bad = limits[(limits < 1) | (limits > np.iinfo(np.int32).max)]
+        require(bad.size == 0, argument, "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
     return limits.astype(np.int32)
 
 

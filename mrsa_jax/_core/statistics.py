@@ -1,10 +1,22 @@
-"""Exact intervals of chances that were counted."""
+"""Exact intervals of chances that were counted, and how what drifts is correlated."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+
+def memory_kernel(when: Any, memory: Any, share: Any = 1.0) -> np.ndarray:
+    """Return share x memory^|r - r'|, and exactly 1 within a round: how updates of rounds agree.
+
+    Examples:
+        >>> memory_kernel([0, 0, 2], 0.5, 0.8).tolist()
+        [[1.0, 1.0, 0.2], [1.0, 1.0, 0.2], [0.2, 0.2, 1.0]]
+    """
+    lags = np.abs(np.subtract.outer(when, when))
+    return np.where(lags == 0, 1.0, share * memory**lags)
+
 
 # ---- Intervals of means over few runs, from Student's t.
 

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float64, Key
 from mrsa_jax import modular, privacy
 from mrsa_jax._core.arrays import as_integers, host_array, needs_values
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax.attacks._view import AggregateView, check_not_negative, checked_view
 from mrsa_watch._base.errors import check_integer, check_number, require
 
@@ -386,8 +387,7 @@ def _last_rows(P: np.ndarray) -> np.ndarray:
 def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndarray:
     """Return R[r, :] D_i ((P P^T) o R)^-1 [N, J], r the last row of each client."""
     P = weights.astype(np.float64)
-    lags = np.abs(np.subtract.outer(np.arange(len(P)), np.arange(len(P))))
-    kernel = np.where(lags == 0, 1.0, share * memory**lags)
+    kernel = memory_kernel(np.arange(len(P)), memory, share)
     covariance = P @ P.T * kernel
     lengths = np.sqrt(np.diagonal(covariance))
     scale = np.divide(1.0, lengths, out=np.zeros(len(P)), where=lengths > 0)

@@ -17,6 +17,7 @@ from jaxtyping import Float64, Int32
 
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.streams import Stream, host_generator
 from mrsa_watch._base.errors import is_integer, require
 from mrsa_watch._base.html import finding
@@ -92,8 +93,7 @@ class Drift:
         require(good, "rounds", "must be a list of integers", when.shape)
         rule = "must have a memory: no client's updates were seen twice"
         require(math.isfinite(self.memory), "drift", rule, self.memory)
-        lags = np.abs(np.subtract.outer(when, when))
-        return np.where(lags == 0, 1.0, self.lasting * self.memory**lags)
+        return memory_kernel(when, self.memory, self.lasting)
 
 
 @needs_values

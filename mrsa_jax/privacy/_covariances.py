@@ -14,6 +14,7 @@ from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_watch._base.errors import check_number, require
@@ -37,8 +38,7 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
         rule = f"must be 1, or lie in [0, {MOST_MEMORY}], or be a kernel [rounds, rounds]"
         rho = check_number(memory, "memory", rule, 0.0, 1.0)
         require(rho == 1.0 or rho <= MOST_MEMORY, "memory", rule, memory)
-        lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
-        return np.float64(rho) ** lags
+        return memory_kernel(np.arange(rounds), rho)
     rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"
     good = given.shape == (rounds, rounds) and given.dtype.kind in "fiu"
     require(good, "memory", rule, f"{given.dtype}{list(given.shape)}")

@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.arrays import host_array, needs_values, on_device
+from mrsa_jax._core.arrays import check_thresholds, host_array, needs_values, on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.graphs import check_adjacency, component_labels
@@ -227,7 +227,7 @@ def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, 
     Source: CCESA, Appendix F; Remark 4 sets t just above the limit at the mean degree.
     """
     matrix = check_adjacency(adjacency)
-    limits = _check_thresholds(thresholds, matrix.shape[:1], batch=False)
+    limits = check_thresholds(thresholds, "thresholds", len(matrix))
     return 2 * limits.astype(np.int64) <= matrix.sum(axis=1) + 1
 
 
@@ -261,18 +261,14 @@ def check_round(
     clients = len(matrix)
     alive = _check_survivors(survivors, clients)
     require(alive.ndim == 2, "survivors", f"must have shape (5, {clients})", alive.shape)
-    limits = _check_thresholds(thresholds, (clients,), batch=False)
+    limits = check_thresholds(thresholds, "thresholds", clients)
     return matrix, alive, np.broadcast_to(limits, (clients,)).copy()
-
-
-def _known(values: _Matrix, argument: str) -> Any:
-    """Return what is traced as it is, the rest as a NumPy array."""
-    return values if isinstance(values, jax.core.Tracer) else host_array(values, argument)
 
 
 def _check_survivors(survivors: _Matrix, clients: int) -> Any:
     """Return bool[..., 5, n], nested unless it is traced."""
-    alive = _known(survivors, "survivors")
+    is_known = not isinstance(survivors, jax.core.Tracer)
+    alive: Any = host_array(survivors, "survivors") if is_known else survivors
     require(alive.dtype == np.bool_, "survivors", "must hold bools", str(alive.dtype))
     rule = f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients"
     require(alive.shape[-2:] == (5, clients), "survivors", rule, alive.shape)
@@ -285,27 +281,12 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
     return alive
 
 
-def _check_thresholds(thresholds: _Matrix, shape: tuple[int, ...], *, batch: bool) -> Any:
-    """Return int32[] or int32[..., n]."""
-    limits = _known(thresholds, "thresholds")
-    kind = "must hold integers" if limits.ndim else "must be an integer"
-    require(np.issubdtype(limits.dtype, np.integer), "thresholds", kind, thresholds)
-    fits = limits.ndim == 0 or (limits.shape[-1:] == shape and (batch or limits.ndim == 1))
-    rule = f"must be one for all or one for each of the {shape[0]} clients"
-    require(fits, "thresholds", rule, f"shape {limits.shape}")
-    if is_traced(limits):
-        return limits.astype(np.int32)
-    bad = limits[(limits < 1) | (limits > np.iinfo(np.int32).max)]
-    require(bad.size == 0, "thresholds", "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
-    return limits.astype(np.int32)
-
-
 def check_rounds(adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix) -> tuple[Any, ...]:
     """Return the checked arrays of one round or, along leading axes, of many; maybe traced."""
     graphs = check_adjacency(adjacency, batch=True)
     clients = graphs.shape[-1]
     alive = _check_survivors(survivors, clients)
-    return graphs, alive, _check_thresholds(thresholds, (clients,), batch=True)
+    return graphs, alive, check_thresholds(thresholds, "thresholds", clients, batch=True)
 
 
 def _check_rounds(*given: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:

@@ -16,6 +16,7 @@ import numpy as np
 from mrsa_jax import attacks, federated, modular, privacy, selection
 from mrsa_jax._core.arrays import on_device, padded_slots
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
@@ -269,8 +270,7 @@ def hidden_updates(
     Returns:
         float64[J, 2], of the worst and the median client of those in sums; nan before the first.
     """
-    lags = np.abs(np.subtract.outer(rounds, rounds))
-    kernel = np.where(lags == 0, 1.0, share * memory**lags)
+    kernel = memory_kernel(rounds, memory, share)
     found = np.full((1, 2), np.nan)
     if len(rows):
         path = privacy.hidden_among_trajectory(rows, memory=kernel, quantiles=WORST_AND_MEDIAN)

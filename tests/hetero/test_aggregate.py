@@ -47,7 +47,7 @@ UPDATES = np.random.default_rng(0).uniform(-1.2, 1.0, (6, 7)).astype(np.float32)
         ({"survivors": np.ones(6, int)}, "`survivors` must hold bools"),
         ({"survivors": np.eye(5, 6, dtype=bool)}, "`survivors` must be nested"),
         ({"thresholds": 0}, r"`thresholds` must lie in \[1, 2\*\*31\); got 0"),
-        ({"thresholds": [2, 2]}, "`thresholds` must be one number or 6"),
+        ({"thresholds": [2, 2]}, "`thresholds` must be one for all or one for each of the 6"),
         ({"adjacency": np.zeros((5, 5), bool)}, "`adjacency` must be 6 x 6"),
         ({"adjacency": np.tri(6, dtype=bool)}, "`adjacency` must not join a client to itself"),
         ({"round_index": -1}, "`round_index` must lie in"),

@@ -31,7 +31,7 @@ _ids = functools.cache(lambda: jnp.asarray([3, 4, 8, 20, 21, 50]))
     [
         ({"value_range": (1.0, 1.0)}, "`value_range` must be finite with r1 < r2"),
         ({"threshold": 0}, r"`threshold` must lie in \[1, 2\*\*31\); got 0"),
-        ({"threshold": [2, 2]}, "`threshold` must be one number or 6"),
+        ({"threshold": [2, 2]}, "`threshold` must be one for all or one for each of the 6"),
         ({"key_material": -1}, "`seed` must be a non-negative integer or bytes"),
     ],
 )

@@ -24,9 +24,9 @@ POLICIES = ("ignore", "abort", "drop_block")
     ("arguments", "message"),
     [
         ({"num_clients": 3}, "`num_clients` must be at least the graph's; got 3 and 4"),
-        ({"threshold": 0}, r"`threshold` must lie in \[1, 2\*\*31\); got 0 and 0"),
-        ({"threshold": np.float32(2)}, "`threshold` must be an integer; got 'float32'"),
-        ({"threshold": [2, 2, 2]}, "`threshold` must be one number or 4, one a slot"),
+        ({"threshold": 0}, r"`threshold` must lie in \[1, 2\*\*31\); got 0"),
+        ({"threshold": np.float32(2)}, "`threshold` must be an integer; got"),
+        ({"threshold": [2, 2, 2]}, "`threshold` must be one for all or one for each of the 4"),
         ({"blocks": 0}, "`blocks` must be at least 1; got 0"),
     ],
 )

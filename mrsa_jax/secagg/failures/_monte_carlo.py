@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._core.arrays import checked_mesh, host_array, needs_values
+from mrsa_jax._core.arrays import check_thresholds, checked_mesh, needs_values
 from mrsa_jax._core.device import within_memory
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
@@ -158,7 +158,7 @@ def failure_rates(
     losses = check_chances(q, "q")
     rule = f"must be one rate or {n}, one for each client"
     require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
-    limits = check_thresholds(t, "t", n)
+    limits = thresholds_of(t, "t", n)
     steps = independent_steps(losses)
     return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
 
@@ -204,7 +204,7 @@ def failure_rates_of(
     is_graph = isinstance(graph, graphs.GraphModel)
     require(is_graph, "graph", "must be a graph model, with `sample` and `num_clients`", graph)
     require(isinstance(steps, StepDropout), "steps", "must be a step dropout model", steps)
-    limits = check_thresholds(thresholds, "thresholds", graph.num_clients)
+    limits = thresholds_of(thresholds, "thresholds", graph.num_clients)
     rates = getattr(steps, "thresholds", None)
     shape = () if rates is None else tuple(rates.shape[1:])
     rule = f"must be for the graph's {graph.num_clients} clients"
@@ -212,15 +212,10 @@ def failure_rates_of(
     return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
 
 
-def check_thresholds(value: Any, argument: str, num_clients: int) -> np.ndarray:
+def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
-    limits = host_array(value, argument)
-    rule = "must be an integer of at least 1, or one for each client"
-    require(np.issubdtype(limits.dtype, np.integer), argument, rule, value)
-    require(limits.shape in ((), (num_clients,)), argument, rule, f"shape {limits.shape}")
-    bad = limits[(limits < 1) | (limits > np.iinfo(np.int32).max)]
-    require(bad.size == 0, argument, "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
-    return np.broadcast_to(limits.astype(np.int32), (num_clients,)).copy()
+    limits = check_thresholds(value, argument, num_clients)
+    return np.broadcast_to(limits, (num_clients,)).copy()
 
 
 def _count(

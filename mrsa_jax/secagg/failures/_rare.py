@@ -28,7 +28,7 @@ from mrsa_jax.secagg.failures._judging import (
     plant_cuts,
     plant_lost_secrets,
 )
-from mrsa_jax.secagg.failures._monte_carlo import check_thresholds, rows_of_rates
+from mrsa_jax.secagg.failures._monte_carlo import rows_of_rates, thresholds_of
 from mrsa_jax.secagg.failures._theory import log_chance, log_sum
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
 from mrsa_watch._base.errors import check_chance, check_integer, require
@@ -178,7 +178,7 @@ def rare_failure_rates(
     """
     n = check_integer(n, "n", 2)
     p, q = check_chance(p, "p"), check_chance(q, "q")
-    limits = check_thresholds(t, "t", n)
+    limits = thresholds_of(t, "t", n)
     key = as_key(seed)
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
     require(progress is None or callable(progress), "progress", "must be callable", progress)
