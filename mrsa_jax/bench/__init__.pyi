@@ -1,3 +1,4 @@
+from ._curves import changes as changes, curves as curves, fit_law as fit_law
 from ._harness import (
     TOPICS as TOPICS,
     Measurement as Measurement,

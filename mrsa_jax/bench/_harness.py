@@ -1,12 +1,14 @@
 """Time our code beside a peer's in the same run: correctness first, compile time apart.
 
 Habits: both sides warmed up, results blocked on, repeats interleaved (a loaded machine slows
-both), minimum and median kept, machine and versions in every record.
+both), the seconds and the processor seconds of every repeat kept, memory, machine, versions and
+commit in every record.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import datetime
 import importlib
@@ -16,9 +18,11 @@ import os
 import pathlib
 import platform
 import statistics
+import subprocess
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mrsa_jax._core.cores import num_cores
@@ -39,11 +43,15 @@ class Measurement:
         unit: Unit of `work`, e.g. `"rounds"`.
         work: Units done in one call.
         first_call_seconds: Our first call, compilation included.
-        seconds_min: Our fastest call after that.
-        seconds_median: Our median call.
+        seconds: Of each of our calls after that.
+        processor_seconds: Of all cores, of each of them; empty on an accelerator.
         peer: What we are compared with.
-        peer_seconds_min: Its fastest call (None without a peer).
-        peer_seconds_median: Its median call (None without a peer).
+        peer_seconds: Of each of its calls, as if it did the same work; empty without a peer.
+        peer_processor_seconds: The same of all cores; empty also where a peer has its own process.
+        memory_bytes: The most that a call takes beyond what the process held before it; None
+            where the system does not say.
+        made_bytes: Bytes that a call makes or sends (None where that says nothing).
+        sizes: Settings of the case, where it was asked for by `--n` and the like.
         aim: Ratio of rates (ours over the peer's) that we aim at (None if there is none).
         note: Floor, caveats.
     """
@@ -53,27 +61,65 @@ class Measurement:
     unit: str
     work: float
     first_call_seconds: float
-    seconds_min: float
-    seconds_median: float
+    seconds: tuple[float, ...]
+    processor_seconds: tuple[float, ...] = ()
     peer: str | None = None
-    peer_seconds_min: float | None = None
-    peer_seconds_median: float | None = None
+    peer_seconds: tuple[float, ...] = ()
+    peer_processor_seconds: tuple[float, ...] = ()
+    memory_bytes: int | None = None
+    made_bytes: int | None = None
+    sizes: dict[str, Any] = dataclasses.field(default_factory=dict)
     aim: float | None = None
     note: str = ""
 
     @property
     def rate(self) -> float:
         """Units a second at our fastest call."""
-        return self.work / self.seconds_min
+        return self.work / min(self.seconds)
 
     @property
     def ratio(self) -> float | None:
         """Our rate over the peer's, fastest call against fastest call."""
-        return None if self.peer_seconds_min is None else self.peer_seconds_min / self.seconds_min
+        return _quotient(self.peer_seconds, self.seconds)
+
+    @property
+    def core_ratio(self) -> float | None:
+        """The same of processor seconds: one core of ours against one of the peer's."""
+        return _quotient(self.peer_processor_seconds, self.processor_seconds)
+
+    @property
+    def best_ratio(self) -> float | None:
+        """What is compared with the aim: the ratio for a core where it is known."""
+        return self.ratio if self.core_ratio is None else self.core_ratio
+
+    @property
+    def spread(self) -> float:
+        """How far the median repeat is above the fastest, of the side where it is farther."""
+        sides = (self.processor_seconds or self.seconds,
+                 self.peer_processor_seconds or self.peer_seconds)  # fmt: skip
+        return max(statistics.median(side) / min(side) - 1.0 for side in sides if side)
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the repeats scatter too far for the row to be quoted."""
+        return self.spread > MOST_SPREAD
 
     def derived(self) -> dict[str, Any]:
         """Return what a record holds beside the fields."""
-        return {"rate": self.rate, "ratio": self.ratio}
+        names = ("rate", "ratio", "core_ratio", "spread", "is_noise")
+        return {name: getattr(self, name) for name in names}
+
+
+MOST_SPREAD = 0.25
+"""Spread beyond which a row is marked as noise."""
+
+
+REPEATS: contextvars.ContextVar[int] = contextvars.ContextVar("repeats", default=0)
+"""Timed calls of each side; 0 for as many as a case has itself."""
+
+
+def _quotient(peer: Sequence[float], own: Sequence[float]) -> float | None:
+    return min(peer) / min(own) if peer and own and min(own) > 0 else None
 
 
 def _block(value: Any) -> Any:
@@ -82,10 +128,40 @@ def _block(value: Any) -> Any:
     return jax.block_until_ready(value)
 
 
-def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.perf_counter()
+class _Timed(NamedTuple):
+    seconds: float
+    processor: float
+    value: Any
+
+
+def _processor_seconds() -> float:
+    """Return what this process's threads, and its children that have ended, have computed."""
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system
+
+
+def _timed(function: Callable[[], Any]) -> _Timed:
+    before, start = _processor_seconds(), time.perf_counter()
     value = _block(function())
-    return time.perf_counter() - start, value
+    seconds = time.perf_counter() - start
+    return _Timed(seconds, _processor_seconds() - before, value)
+
+
+def _memory_of(function: Callable[[], Any]) -> int | None:
+    """Return the most memory that a call takes beyond what is held before it, on Linux."""
+    own = pathlib.Path("/proc/self")
+    try:
+        (own / "clear_refs").write_text("5")  # the high-water mark begins anew
+        held = _kibibytes(own, "VmRSS:")
+        _block(function())
+        return 1024 * max(_kibibytes(own, "VmHWM:") - held, 0)
+    except OSError:
+        return None
+
+
+def _kibibytes(process: pathlib.Path, name: str) -> int:
+    lines = (process / "status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def compare(
@@ -100,6 +176,7 @@ def compare(
     check: Callable[[Any, Any], None] | None = None,
     aim: float | int | None = None,
     repeats: int = 5,
+    made_bytes: int | None = None,
     note: str = "",
 ) -> Measurement:
     """Measure `ours` against `peer`, after `check(our_result, peer_result)` has passed.
@@ -117,6 +194,7 @@ def compare(
             peer it gets None); left out only where they cannot be compared.
         aim: Ratio aimed at.
         repeats: Timed calls of each side, interleaved.
+        made_bytes: Bytes that one call of `ours` makes or sends.
         note: Anything a reader must know.
 
     Returns:
@@ -129,29 +207,38 @@ def compare(
         >>> compare(lambda: 1, lambda: 1, work=1.0, unit="sums").ratio > 0
         True
     """
-    first, value = _timed(ours)
+    import jax
+
+    first = _timed(ours)
     scale = 1.0 if peer_work is None else work / peer_work
-    peer_value = None if peer is None else _timed(peer)[1]
+    peer_value = None if peer is None else _timed(peer).value
     if check is not None:
-        _checked(check, value, peer_value)
-    mine: list[float] = []
-    theirs: list[float] = []
-    for _ in range(repeats):
-        mine.append(_timed(ours)[0])
+        _checked(check, first.value, peer_value)
+    first_seconds = first.seconds
+    del first, peer_value  # a second result beside them would be counted as memory of the call
+    memory = _memory_of(ours)
+    mine: list[_Timed] = []
+    theirs: list[_Timed] = []
+    for _ in range(REPEATS.get() or repeats):
+        mine.append(_timed(ours)._replace(value=None))
         if peer is not None:
-            seconds, told = _timed(peer)
-            theirs.append((seconds if peer_seconds is None else peer_seconds(told)) * scale)
+            one = _timed(peer)
+            own = one.seconds if peer_seconds is None else peer_seconds(one.value)
+            theirs.append(_Timed(own * scale, one.processor * scale, None))
+    here, beside = jax.default_backend() == "cpu", peer_seconds is None
     return Measurement(
         "",
         "",
         unit=unit,
         work=float(work),
-        first_call_seconds=first,
-        seconds_min=min(mine),
-        seconds_median=statistics.median(mine),
+        first_call_seconds=first_seconds,
+        seconds=tuple(one.seconds for one in mine),
+        processor_seconds=tuple(one.processor for one in mine if here),
         peer=peer_name,
-        peer_seconds_min=min(theirs) if theirs else None,
-        peer_seconds_median=statistics.median(theirs) if theirs else None,
+        peer_seconds=tuple(one.seconds for one in theirs),
+        peer_processor_seconds=tuple(one.processor for one in theirs if here and beside),
+        memory_bytes=memory,
+        made_bytes=made_bytes,
         aim=None if aim is None else float(aim),
         note=note,
     )
@@ -179,6 +266,7 @@ def machine() -> dict[str, Any]:
 
     names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "cryptography")
     return {
+        "commit": _commit(),
         "processor": _processor(),
         "cores": num_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
@@ -196,6 +284,20 @@ def version_of(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _commit() -> str | None:
+    """Return the commit of this checkout, with a mark if it was changed since; None outside one."""
+    root = pathlib.Path(__file__).parents[2]
+    words = ("git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12",
+             "--exclude=*")  # fmt: skip
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
 
 
 def _processor() -> str:
@@ -217,7 +319,7 @@ def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
         when: Time, as ISO 8601 with its zone.
 
     Examples:
-        >>> item = Measurement("sums", "one", "sums", 6.0, 1.0, 2.0, 2.0)
+        >>> item = Measurement("sums", "one", "sums", 6.0, 1.0, (2.0, 2.5))
         >>> row(item, {}, "2026-01-01T00:00:00+00:00")["rate"]
         3.0
     """
@@ -265,11 +367,27 @@ class Case(NamedTuple):
         name: What is run, with its sizes.
         measure: Sets up, compares and times.
         needs: The system of `PEERS` that it is compared with; None if it needs none.
+        sizes: Settings of the case, where it is of a user's own sizes.
+        memory: Bytes that it takes, about, in that case.
     """
 
     name: str
     measure: Callable[[], Measurement]
     needs: str | None = None
+    sizes: Mapping[str, Any] = MappingProxyType({})
+    memory: int = 0
+
+
+class Sized(NamedTuple):
+    """A case of a user's own sizes, which were checked.
+
+    Attributes:
+        memory: Bytes that it takes, about.
+        measure: Sets up, compares and times.
+    """
+
+    memory: int
+    measure: Callable[[], Measurement]
 
 
 class Topic(NamedTuple):
@@ -279,15 +397,17 @@ class Topic(NamedTuple):
         ours: What of ours is timed.
         beside: What it is compared with in this process.
         peers: Systems in environments of their own that `--peers` compares it with.
+        sizes: Settings that a user's own sizes may name, with what they are otherwise.
     """
 
     ours: str
     beside: str
     peers: tuple[str, ...] = ()
+    sizes: Mapping[str, str] = MappingProxyType({})
 
 
 TOPICS: dict[str, Topic] = {
-    name: Topic(own["ours"], own["beside"], tuple(own.get("peers", ())))
+    name: Topic(own["ours"], own["beside"], tuple(own.get("peers", ())), own.get("sizes", {}))
     for name, own in tomllib.loads(
         (pathlib.Path(__file__).parent / "topics.toml").read_text(encoding="utf-8")
     ).items()

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.bench._harness import Case, Measurement, compare
+from mrsa_jax.bench._harness import Case, Measurement, Sized, compare
+from mrsa_jax.graphs.registry import ROWS, Graph
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
+from mrsa_watch._base.errors import require
+
+KEYSTREAM = "OpenSSL ChaCha20 keystream alone, one core"
 
 
-def _ring_sum(participants: int, dim: int, modulus: int, name: str) -> Case:
-    case = f"ring_sum, n = {participants}, d = {dim:,}, R = {name}"
-    return Case(case, lambda: _measure(participants, dim, modulus))
-
-
-def _measure(participants: int, dim: int, modulus: int) -> Measurement:
+def keystreams(streams: int, dim: int, modulus: int) -> Callable[[], int]:
+    """Return what makes the keystreams of so many pads with OpenSSL, and returns their number."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-    rng = np.random.default_rng(0)
-    limit = min(modulus, 2**16)
-    inputs = on_device(rng.integers(0, limit, (participants, dim)).astype(np.uint32))
-    plan = complete_plan(participants, dim, modulus)
-    seeds = derive_seeds(key_material(0), jnp.arange(participants), 0)
-    expected = np.asarray(inputs, np.uint64).sum(axis=0) % modulus
-    streams = participants * (participants + 1) // 2
-    size = 4 * dim * (1 if modulus & (modulus - 1) == 0 else 2)
+    size = stream_bytes(dim, modulus)
     zeros, out = bytes(size), bytearray(size + 64)
 
     def openssl() -> int:
@@ -35,18 +31,71 @@ def _measure(participants: int, dim: int, modulus: int) -> Measurement:
             Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor().update_into(zeros, out)
         return streams
 
+    return openssl
+
+
+def stream_bytes(dim: int, modulus: int) -> int:
+    """Return the bytes of keystream of one pad."""
+    return 4 * dim * (1 if modulus & (modulus - 1) == 0 else 2)
+
+
+def _named(graph: str) -> Graph:
+    """Return a graph by its name, with its degree or chance behind that: `harary:20`."""
+    name, _, number = graph.partition(":")
+    row = ROWS.get(name)
+    if row is None or not row.setting:
+        return Graph.parse(graph)
+    kind = int if row.setting == "degree" else float
+    value = kind(number) if re.fullmatch(r"\d+" if kind is int else r"[\d.]+", number) else None
+    require(value is not None, "graph", f"must be {name}:X with its {row.setting} X", graph)
+    return Graph(row, (value,))
+
+
+def num_edges(graph: str, n: int, modulus: int) -> int:
+    """Return about how many edges a graph has, once all three settings are known to be sound."""
+    require(n >= 2, "n", "must be at least 2", n)
+    rule = "must be a power of two up to 2**32, or in [2, 2**31)"
+    is_power = modulus & (modulus - 1) == 0 and modulus <= 2**32
+    require(modulus >= 2 and (is_power or modulus < 2**31), "modulus", rule, modulus)
+    known = _named(graph)
+    known.build(n)
+    degree = known.degree(n)
+    return n * (n - 1 if degree is None else degree) // 2
+
+
+def adjacency_of(graph: str, n: int) -> np.ndarray:
+    """Return bool[n, n]."""
+    return np.asarray(_named(graph).build(n).sample(jax.random.key(0)))
+
+
+def _ring_sum(participants: int, dim: int, modulus: int, name: str) -> Case:
+    case = f"ring_sum, n = {participants}, d = {dim:,}, R = {name}"
+    return Case(case, lambda: _measure(participants, dim, modulus))
+
+
+def _measure(n: int, dim: int, modulus: int, graph: str = "complete") -> Measurement:
+    rng = np.random.default_rng(0)
+    limit = min(modulus, 2**16)
+    inputs = on_device(rng.integers(0, limit, (n, dim), np.uint32))
+    plan = complete_plan(n, dim, modulus)
+    edges = np.argwhere(np.triu(adjacency_of(graph, n)))
+    seeds = derive_seeds(key_material(0), jnp.arange(n), 0, edges)
+    streams, size = len(edges) + n, stream_bytes(dim, modulus)
+
     def check(ours: jax.Array, _: int) -> None:
+        expected = np.asarray(inputs).sum(axis=0, dtype=np.uint64) % modulus
         np.testing.assert_array_equal(np.asarray(ours, np.uint64), expected)
 
     return compare(
         lambda: ring_sum(seeds, inputs, plan, 0).total,
-        openssl,
+        keystreams(streams, dim, modulus),
         work=streams * size,
         unit="bytes",
-        peer_name="OpenSSL ChaCha20 keystream alone, one core",
+        peer_name=KEYSTREAM,
         check=check,
         aim=1.0,
         repeats=7,
+        made_bytes=streams * size,
         note="ours adds every pad to padded inputs and sums them, the peer only makes the stream; "
         "floor: 960 vector operations for 8 blocks of 64 bytes (AVX2), on each core; compiled "
         "loops keep the state in registers",
@@ -64,3 +113,10 @@ def cases(quick: bool) -> list[Case]:
         _ring_sum(12, 200_000, 2**32, "2**32"),
         _ring_sum(100, 10_000, 2**16, "2**16"),
     ]
+
+
+def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
+    """Return a ring sum over a graph."""
+    edges = num_edges(graph, n, modulus)
+    memory = 8 * n * dim + 8 * dim + 100 * edges + 2 * n * n  # inputs twice; seeds; the graph
+    return Sized(memory, lambda: _measure(n, dim, modulus, graph))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from mrsa_jax.bench._harness import (
+    REPEATS,
     TOPICS,
     Case,
     Measurement,
@@ -17,6 +18,7 @@ from mrsa_jax.bench._harness import (
     row,
 )
 from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
+from mrsa_jax.bench._sizes import own_cases
 from mrsa_watch._base.errors import nearest, require
 
 
@@ -121,6 +123,8 @@ def run(
     *,
     peers: bool = False,
     quick: bool = False,
+    sizes: Mapping[str, Sequence[str]] | None = None,
+    repeats: int = 0,
     watch: Watch | None = None,
 ) -> Report:
     """Run the benchmarks of some topics.
@@ -129,28 +133,39 @@ def run(
         topics: Names of `TOPICS`; all of them if empty.
         peers: Whether to compare with other systems too, each in an environment of its own.
         quick: Small sizes, for seconds instead of minutes.
+        sizes: Sizes of your own in place of the topics': setting -> its values, as written, such
+            as `{"n": ["100", "500"], "dim": ["1e4"]}`; a case for each combination.
+        repeats: Timed calls of each side; 0 for as many as a case has itself.
         watch: Told how far the run is.
 
     Returns:
         Measurements, failures, and the cases left out for want of an environment.
 
     Raises:
-        ConfigurationError: If a topic is unknown.
+        ConfigurationError: If a topic is unknown, and before any work if sizes are unsound or do
+            not fit into memory.
 
     Examples:
-        >>> run(["rounds"], quick=True).measurements  # every case of it needs another system
+        >>> run(["averaging"], quick=True).measurements  # every case of it needs another system
         ()
     """
     chosen = check_topics(topics)
+    if sizes is None:
+        planned = {topic: cases_of(topic, quick=quick) for topic in chosen}
+    else:
+        planned = own_cases(chosen if topics else (), sizes)
     told: Watch = _Silent() if watch is None else watch
     when, where = now(), machine()
-    found = _Found([], [], {})
-    for topic in chosen:
-        cases = [case for case in cases_of(topic, quick=quick) if peers or case.needs is None]
-        told.stage(topic, len(cases))
-        for done, case in enumerate(cases):
-            _measure(topic, case, found)
-            told.update(done + 1, len(cases))
+    found, before = _Found([], [], {}), REPEATS.set(repeats)
+    try:
+        for topic, everything in planned.items():
+            cases = [case for case in everything if peers or case.needs is None]
+            told.stage(topic, len(cases))
+            for done, case in enumerate(cases):
+                _measure(topic, case, found)
+                told.update(done + 1, len(cases))
+    finally:
+        REPEATS.reset(before)
     return Report(tuple(found.measurements), tuple(found.failures), found.left_out, where, when)
 
 
@@ -174,4 +189,5 @@ def _measure(topic: str, case: Case, found: _Found) -> None:
     except (ResultsDifferError, PeerError) as error:
         found.failures.append(Failure(topic, case.name, str(error).strip()))
     else:
-        found.measurements.append(dataclasses.replace(item, benchmark=topic, case=case.name))
+        item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=dict(case.sizes))
+        found.measurements.append(item)

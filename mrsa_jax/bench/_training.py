@@ -9,6 +9,7 @@ anything is timed.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,11 +22,13 @@ import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import data, federated
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, Sized, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
+from mrsa_watch._base.errors import check_known
 
 _SHAPE = (28, 28, 1)
+_OF_LOOPS = {"LeNet": federated.lenet, "MLP": federated.mlp}
 _RATE = 0.05
 
 
@@ -69,10 +72,13 @@ def _plain_loop(
     return run
 
 
-def _beside_a_loop(name: str, num_members: int, size: int, batch_size: int) -> Measurement:
+def _mnist(size: int) -> Any:
     dataset = data.load("mnist_5k", seed=0)
-    clients = data.iid(0, dataset, len(dataset.train_labels) // size)
-    model = {"LeNet": federated.lenet, "MLP": federated.mlp}[name](10)
+    return data.iid(0, dataset, len(dataset.train_labels) // size)
+
+
+def _beside_a_loop(name: str, clients: Any, num_members: int, batch_size: int) -> Measurement:
+    model = _OF_LOOPS[name](10)
     plain = _PlainLeNet() if name == "LeNet" else model
     start = federated.initial_parameters(0, model, _SHAPE)
     members = np.arange(num_members)
@@ -81,7 +87,7 @@ def _beside_a_loop(name: str, num_members: int, size: int, batch_size: int) -> M
     for client in members:
         own = sample_order(clients, int(client), batch_size)
         cuts = np.split(own, range(batch_size, len(own), batch_size))
-        batches.append([(dataset.train_inputs[c], dataset.train_labels[c]) for c in cuts])
+        batches.append([(clients.inputs[c], clients.labels[c]) for c in cuts])
         work += len(own)
 
     def check(ours: jax.Array, theirs: list[dict]) -> None:
@@ -216,6 +222,19 @@ def _share_of_products(measured: Measurement, workload: _Workload) -> str:
     )
 
 
+def sized(n: int, model: str, samples: int) -> Sized:
+    """Return the cohort of n clients beside the loop in JAX, on random images."""
+    check_known(model, "model", _OF_LOOPS, "a known model")
+    size = 62_000 if model == "LeNet" else 200_000  # parameters, about
+    # weights, gradients and updates of both sides; images, and those that a step reads
+    memory = 4 * n * (6 * size + 3 * samples * math.prod(_SHAPE))
+
+    def measure() -> Measurement:
+        return _beside_a_loop(model, random_clients(_SHAPE, n, samples), n, min(samples, 10))
+
+    return Sized(memory, measure)
+
+
 def cases(quick: bool) -> list[Case]:
     """Return the loop in JAX beside cohorts of several sizes, then PyTorch's loop."""
     sizes = [("LeNet", 12, 33, 10), ("LeNet", 12, 100, 10), ("LeNet", 32, 100, 20)]
@@ -225,7 +244,7 @@ def cases(quick: bool) -> list[Case]:
     def loop(name: str, members: int, size: int, batch: int) -> Case:
         return Case(
             f"{name}, {members} clients x {size}, batch {batch}",
-            lambda: _beside_a_loop(name, members, size, batch),
+            lambda: _beside_a_loop(name, _mnist(size), members, batch),
         )
 
     def pytorch(name: str) -> Case:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mrsa_jax._core.flags import File
+from mrsa_jax._core.flags import Count, File, Within
 from mrsa_jax.cli._console import (
     Bars,
     coloured,
@@ -26,15 +26,26 @@ from mrsa_watch._base.errors import require, writing
 
 if TYPE_CHECKING:
     from mrsa_jax.bench import Measurement, Report
+    from mrsa_jax.bench._curves import Change, Curve
 
 _WIDTH = 170  # of tables where there is no terminal
 _TOPICS = tyro.conf.arg(metavar="[TOPIC ...]")
+_Values = Annotated[tuple[str, ...], tyro.conf.arg(metavar="X [X ...]")]
 _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 @dataclasses.dataclass(frozen=True)
 class BenchConfig:
-    """Measure our rates beside those of others, each result compared before it is timed."""
+    """Measure our rates beside those of other systems. Every result is compared before it is timed.
+
+    With sizes of your own, every combination of their values is a case, and a setting with
+    several values gives a scaling curve with its power law.
+
+    Examples:
+      mrsa-jax bench rank --quick
+      mrsa-jax bench round --n 50 100 200 --graph harary:20 --dim 1e4 --out curves
+      mrsa-jax bench selection --n 120 --against before.jsonl
+    """
 
     topics: Annotated[tuple[str, ...], tyro.conf.Positional, _TOPICS] = ()
     """What to measure: names that --list shows; everything if none is named."""
@@ -45,6 +56,46 @@ class BenchConfig:
     quick: bool = False
     """Small sizes: all topics in about two minutes, to see that they work; no rates to quote."""
 
+    n: _Values = ()
+    """Numbers of clients of your own; 500, 1e4 and 2**10 are all understood."""
+
+    dim: _Values = ()
+    """Coordinates of an update (round, pads)."""
+
+    graph: _Values = ()
+    """Assignment graphs (round, pads): complete, harary:DEGREE, random_regular:DEGREE, ..."""
+
+    modulus: _Values = ()
+    """Sizes of the ring (round, pads)."""
+
+    cohort_size: _Values = ()
+    """Clients selected per round (selection, rank)."""
+
+    scheme: _Values = ()
+    """Selection schemes (selection), such as batch_partitioning:4."""
+
+    rounds: _Values = ()
+    """Rounds of each trial (selection)."""
+
+    trials: _Values = ()
+    """Trials at once: histories (selection), matrices (rank) or rounds (failures)."""
+
+    model: _Values = ()
+    """Models (training): MLP or LeNet."""
+
+    samples: _Values = ()
+    """Samples of each client (training)."""
+
+    repeats: Annotated[Count, Within(1)] = None
+    """Timed calls of each case and of its peer. Default: as many as the topic takes."""
+
+    dry_run: bool = False
+    """Only list the cases of your own sizes, with the memory that each of them takes."""
+
+    against: File = None
+    """Compare with the newest records of the same cases in this file, made on a machine like this
+    one. Exit with status 3 if a case is slower by more than 10 %, by Welch's test."""
+
     list: bool = False
     """Only list the topics, and the other systems with the commands that make them available."""
 
@@ -52,59 +103,134 @@ class BenchConfig:
     """Append the records to benchmarks/results of this checkout, a file of JSON lines a topic."""
 
     out: File = None
-    """Append the records to this file of JSON lines."""
+    """Append the records to this file of JSON lines; or to records.jsonl in this folder, with the
+    figures of scaling curves."""
 
     json: bool = False
     """Print the result as JSON instead."""
 
 
+_SIZES = ("n", "dim", "graph", "modulus", "cohort_size", "scheme", "rounds", "trials", "model",
+          "samples")  # fmt: skip
+
+
 def run_bench(config: BenchConfig) -> int:
-    """Run the benchmarks and return the exit status: 1 when a result was wrong."""
+    """Run the benchmarks and return the exit status: 1 for a wrong result, 3 for a slower one."""
     from mrsa_jax import bench
 
     topics = bench.check_topics(config.topics)
-    _check(config)
+    sizes = {
+        name.replace("_", "-"): getattr(config, name) for name in _SIZES if getattr(config, name)
+    }
+    _check(config, bool(sizes))
     if config.list:
         return _list(topics, as_json=config.json)
     # no compile cache of our own: the first call of a case includes its compilation
     use_cores()
+    old = {} if config.against is None else _before(config.against, topics)
+    if config.dry_run:
+        return _show_cases(config, sizes)
     start = time.perf_counter()
     with Bars() as bars:
-        report = bench.run(topics, peers=config.peers, quick=config.quick, watch=bars)
+        report = bench.run(
+            config.topics, peers=config.peers, quick=config.quick, sizes=sizes or None,
+            repeats=config.repeats or 0, watch=bars,
+        )  # fmt: skip
+    rows = report.rows()
+    found, changed = bench.curves(rows), bench.changes(rows, old)
     if config.json:
-        print_json(report.as_json())
+        more = {
+            "curves": [one._asdict() | {"law": one.law._asdict()} for one in found],
+            "changes": [one._asdict() for one in changed],
+        }
+        print_json(report.as_json() | more)
     else:
         _print_tables(report, time.perf_counter() - start)
-    _keep(report, config)
-    return 1 if report.failures else 0
+        _print_curves(found, changed)
+    _keep(report, found, config)
+    if report.failures:
+        return 1
+    return 3 if any(change.verdict == "slower" for change in changed) else 0
 
 
-def _check(config: BenchConfig) -> None:
-    quiet = not (config.peers or config.quick or config.record or config.out)
-    rule = "must stand without --peers, --quick, --record, --out"
-    require(not config.list or quiet, "list", rule)
+def _check(config: BenchConfig, has_sizes: bool) -> None:
+    quiet = not (config.peers or config.quick or config.record or config.out or has_sizes
+                 or config.against or config.repeats or config.dry_run)  # fmt: skip
+    require(not config.list or quiet, "list", "must stand without other flags but --json")
     rule = "must be left out with --quick: use --out"
     require(not (config.record and config.quick), "record", rule)
     rule = "needs a checkout of the project: here use --out FILE"
     require(not config.record or _RECORDS.is_dir(), "record", rule)
+    for name in ("quick", "peers", "record"):
+        rule = "must not be set with sizes of your own"
+        require(not (has_sizes and getattr(config, name)), name, rule)
+    rule = "must be used together with sizes of your own, such as --n 100 500"
+    require(has_sizes or not config.dry_run, "dry_run", rule)
     if config.out is not None:
-        rule = "must be a file in a folder that exists"
-        fits = config.out.parent.is_dir() and not config.out.is_dir()
-        require(fits, "out", rule, str(config.out))
+        rule = "must be a file or a folder in a folder that exists"
+        require(config.out.parent.is_dir(), "out", rule, str(config.out))
 
 
-def _keep(report: Report, config: BenchConfig) -> None:
+def _before(path: pathlib.Path, topics: Sequence[str]) -> dict[Any, Any]:
+    """Return the records to compare with, by case."""
+    from mrsa_jax import bench
+    from mrsa_jax.bench import _curves
+
+    where = bench.machine()
+    old = _curves.like(_curves.read_records(path), where)
+    old = {case: row for case, row in old.items() if case[0] in topics}
+    rule = f"must hold records of these topics from a machine like this one ({where['processor']}, "
+    rule += f"{where['cores']} cores, {where['device']})"
+    require(bool(old), "against", rule, str(path))
+    return old
+
+
+def _show_cases(config: BenchConfig, sizes: dict[str, tuple[str, ...]]) -> int:
+    from mrsa_jax._core.memory import bytes_in_words
+    from mrsa_jax.bench._sizes import own_cases
+
+    rows = [
+        (topic, case.name, case.memory)
+        for topic, cases in own_cases(config.topics, sizes).items()
+        for case in cases
+    ]
+    if config.json:
+        names = ("topic", "case", "memory_bytes")
+        print_json({"cases": [dict(zip(names, row, strict=True)) for row in rows]})
+    else:
+        words = [(topic, case, bytes_in_words(memory)) for topic, case, memory in rows]
+        _table(("Topic", "Case", "Memory"), words)
+    return 0
+
+
+def _keep(report: Report, found: Sequence[Curve], config: BenchConfig) -> None:
     from mrsa_jax import bench
 
-    rows = report.rows()
-    if config.out is not None:
-        with writing(config.out):
-            bench.record(rows, config.out)
+    rows, out = report.rows(), config.out
+    if out is not None and (out.is_dir() or not out.suffix):
+        with writing(out):
+            out.mkdir(exist_ok=True)
+            _draw(found, out)
+        out = out / "records.jsonl"
+    if out is not None:
+        with writing(out):
+            bench.record(rows, out)
     if config.record:
         for topic in dict.fromkeys(row["benchmark"] for row in rows):
             own = [row for row in rows if row["benchmark"] == topic]
             with writing(_RECORDS, "record"):
                 bench.record(own, _RECORDS / f"{topic}.jsonl")
+
+
+def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
+    if not found:
+        return
+    from mrsa_jax.bench._curves import scaling_charts
+    from mrsa_jax.plotting import save_figure
+    from mrsa_jax.plotting.chart import draw
+
+    for name, chart in scaling_charts(found).items():
+        save_figure(lambda ax, chart=chart: draw(chart, ax=ax), folder / name)
 
 
 # --- what is printed --------------------------------------------------------------------------
@@ -141,14 +267,15 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
 
 def _print_tables(report: Report, seconds: float) -> None:
     if report.measurements:
-        headings = ("Topic", "Case", "Rate", "Ratio", "Aim", "Beside")
+        headings = ("Topic", "Case", "Rate", "Memory", "Ratio", "For a core", "Aim", "Beside")
         _table(headings, [_cells(item) for item in report.measurements])
     where = report.machine
     print_words(
         output_console(_WIDTH),
         f"{seconds:.0f} s on {where['processor']}, {where['cores']} cores, {where['device']}, "
         f"Python {where['python']}, JAX {where['versions']['jax']}; load at the start "
-        f"{where['load'] or 0:.1f}. Ratio: our rate over theirs, fastest call against fastest.",
+        f"{where['load'] or 0:.1f}. Ratio: our rate over theirs, fastest call against fastest; for "
+        "a core, by processor seconds, where both sides' are known.",
     )
     errors = error_console()
     for failure in report.failures:
@@ -161,17 +288,37 @@ def _print_tables(report: Report, seconds: float) -> None:
             print_words(errors, f"    {command}")
 
 
+def _print_curves(found: Sequence[Curve], changed: Sequence[Change]) -> None:
+    console = output_console(_WIDTH)
+    for curve in found:
+        print_words(console, curve.words)
+    if changed:
+        headings = ("Topic", "Case", "New time over old", "Change")
+        rows = [
+            (one.benchmark, one.case, f"{one.ratio:.2f} ({one.low:.2f} to {one.high:.2f})",
+             coloured(one.verdict, {"slower": "red", "faster": "green"}.get(one.verdict, "dim")))
+            for one in changed
+        ]  # fmt: skip
+        _table(headings, rows)
+
+
 def _cells(item: Measurement) -> tuple[Any, ...]:
+    from mrsa_jax._core.memory import bytes_in_words
+
     rate = f"{item.rate:,.0f}" if item.rate >= 10 else f"{item.rate:.3g}"
-    ratio = "" if item.ratio is None else f"{item.ratio:.2f}"
-    if item.ratio is not None and item.aim is not None:
-        ratio = coloured(ratio, "green" if item.ratio >= item.aim else "yellow")
+    ratios = [item.ratio, item.core_ratio]
+    ratio, core = ("" if value is None else f"{value:.2f}" for value in ratios)
+    if item.best_ratio is not None and item.aim is not None:
+        colour = "green" if item.best_ratio >= item.aim else "yellow"
+        ratio, core = (ratio, coloured(core, colour)) if core else (coloured(ratio, colour), core)
     aim = "" if item.aim is None else f"{item.aim:g}"
-    words = (item.benchmark, item.case, f"{rate} {item.unit}/s")
-    return (*words, ratio, aim, item.peer or "")
+    memory = "" if item.memory_bytes is None else bytes_in_words(item.memory_bytes)
+    words = f"{item.case} (noise: spread {item.spread:.0%})" if item.is_noise else item.case
+    found = (item.benchmark, words, f"{rate} {item.unit}/s", memory)
+    return (*found, ratio, core, aim, item.peer or "")
 
 
-_NUMBERS = {"Rate", "Ratio", "Aim"}
+_NUMBERS = {"Rate", "Memory", "Ratio", "For a core", "Aim", "New time over old"}
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import pathlib
@@ -41,10 +42,34 @@ def test_a_wrong_result_is_never_timed() -> None:
 
 def test_rates_and_ratios_follow_from_the_times() -> None:
     item = _compare()
-    assert item.peer_seconds_min is not None
-    assert item.rate == 10 / item.seconds_min
-    assert item.ratio == item.peer_seconds_min / item.seconds_min
-    assert item.seconds_min <= item.seconds_median
+    assert len(item.seconds) == len(item.peer_seconds) == len(item.processor_seconds) == 3
+    assert item.rate == 10 / min(item.seconds)
+    assert item.ratio == min(item.peer_seconds) / min(item.seconds)
+    assert item.core_ratio == min(item.peer_processor_seconds) / min(item.processor_seconds)
+    assert item.best_ratio == item.core_ratio
+
+
+def test_repeats_that_scatter_are_noise() -> None:
+    quiet = _compare(repeats=1)
+    assert quiet.spread == 0.0
+    assert not quiet.is_noise
+    steady = dataclasses.replace(
+        quiet, processor_seconds=(1.0, 1.2, 9.0), peer_processor_seconds=(1.0, 1.0)
+    )
+    assert steady.spread == pytest.approx(0.2)
+    assert not steady.is_noise  # one slow repeat of three tells of the machine alone
+    wild = dataclasses.replace(steady, peer_processor_seconds=(1.0, 1.3, 1.4))
+    assert wild.is_noise
+    assert wild.derived()["is_noise"]
+
+
+def test_the_memory_of_a_call_is_what_it_takes_at_most() -> None:
+    if not pathlib.Path("/proc/self/clear_refs").exists():
+        pytest.skip("the system does not say")
+    taken = _harness._memory_of(lambda: np.ones(2**23).sum())
+    assert taken is not None
+    assert 2**26 <= taken < 2**27
+    assert _harness._memory_of(lambda: 1) < 2**22  # type: ignore[operator]
 
 
 def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +77,7 @@ def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
     item = _compare(peer_work=1.0)
-    assert (item.seconds_min, item.peer_seconds_min) == (1.0, 10.0)
+    assert (min(item.seconds), min(item.peer_seconds)) == (1.0, 10.0)
     assert (item.rate, item.ratio) == (10.0, 10.0)
 
 
@@ -61,7 +86,8 @@ def test_a_peer_may_tell_its_own_seconds() -> None:
         lambda: 1, lambda: {"seconds": 2.0}, work=3.0, unit="x",
         peer_work=1.0, peer_seconds=lambda told: told["seconds"], repeats=2,
     )  # fmt: skip
-    assert item.peer_seconds_min == item.peer_seconds_median == 6.0
+    assert item.peer_seconds == (6.0, 6.0)
+    assert item.core_ratio is None  # its processor seconds are another process's
 
 
 def test_ours_alone_is_checked_too() -> None:
@@ -81,7 +107,9 @@ def test_records_are_json_lines_with_machine_and_time(tmp_path: pathlib.Path) ->
     bench.record(rows[:2], path)
     bench.record(rows[2:], path)
     found = [json.loads(line) for line in path.read_text().splitlines()]
-    assert found == rows
+    assert found == json.loads(json.dumps(rows))
+    assert found[0]["machine"]["commit"]  # of this checkout
+    assert len(found[0]["seconds"]) == 3
     assert found[0]["machine"]["versions"]["jax"]
     assert found[0]["machine"]["cores"] >= 1
     assert found[0]["ratio"] > 0

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from mrsa_jax import bench
-from mrsa_jax.bench import _harness, _random_clients, _rank, _rounds, _run, _selection
+from mrsa_jax.bench import (
+    _averaging,
+    _failures,
+    _harness,
+    _random_clients,
+    _rank,
+    _run,
+    _selection,
+)
 from mrsa_jax.cli import main
 from mrsa_watch._base.errors import ConfigurationError
 
@@ -41,7 +49,7 @@ def cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_run, "python_of", here.get)
 
 
-@pytest.mark.parametrize(("given", "near"), [("rnak", "rank"), ("secag", "secagg")])
+@pytest.mark.parametrize(("given", "near"), [("rnak", "rank"), ("rond", "round")])
 def test_a_misspelt_topic(given: str, near: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"`topics` must be .*'{near}'\?.*'{given}'"):
         bench.run([given])
@@ -108,18 +116,42 @@ def test_histories_of_whole_blocks() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 12])
-def test_the_numpy_loop_selects_whole_blocks_of_available_clients(size: int) -> None:
-    history = _selection._numpy_rollouts(
-        _selection._numpy_blocks(size, "least_used"), np.full(120, 0.1), 1, 40
-    )
+def test_the_numpy_peer_selects_whole_blocks_of_available_clients(size: int) -> None:
+    peer = _selection._NumPy(120, 12, size, "least_used")
+    history = peer.rollouts(np.where(np.arange(120) < 12, 1.0, 0.1), 2, 40)
     assert set(history.sum(axis=2).ravel().tolist()) <= {0, 12}
-    blocks = history.reshape(1, 40, -1, size)
+    assert history.any()
+    assert not history[:, :, :12].any()  # never online
+    blocks = history.reshape(2, 40, -1, size)
     np.testing.assert_array_equal(blocks.all(axis=3), blocks.any(axis=3))
+
+
+def test_the_numpy_peer_takes_the_least_used_first() -> None:
+    for order, size in (("greedy", 1), ("least_used", 12)):
+        history = _selection._NumPy(120, 12, size, order).rollouts(np.zeros(120), 3, 20)
+        assert (history.sum(axis=1) == 2).all()  # 20 rounds of 12 are two turns of 120
+
+
+def test_the_numpy_peer_judges_rounds_as_the_theorems_do() -> None:
+    # nobody leaves: every round is reliable with t = 1, none with more shares than clients
+    everyone = _failures._peer(0, 12, 1.0, 0.0, 1, 70)
+    assert everyone.tolist() == [0, 0, 0]
+    assert _failures._peer(0, 12, 1.0, 0.0, 13, 70).tolist() == [70, 0, 0]
+    # without edges each client is a component of its own, and t = 1 gives each away
+    assert _failures._peer(0, 12, 0.0, 0.0, 1, 70).tolist() == [0, 70, 70]
+    assert _failures._peer(0, 12, 0.0, 0.0, 2, 70).tolist() == [70, 0, 70]
+
+
+def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
+    histories = np.concatenate([_rank._histories(9, 24, 6, 1, 0), _rank._dependent(4, 24, 6)])
+    expected = np.linalg.matrix_rank(histories.astype(float))
+    np.testing.assert_array_equal(_rank.float_ranks(histories), expected)
+    assert (expected < 24).any()
 
 
 def test_rounds_take_every_sample_of_each_client_once() -> None:
     clients = _random_clients.random_clients((28, 28, 1), 3, 60)
-    order = _rounds._order(clients, 2)
+    order = _averaging._order(clients, 2)
     np.testing.assert_array_equal(np.sort(order, axis=2), np.stack([clients.indices] * 2))
     assert (order[0] != order[1]).any()
 

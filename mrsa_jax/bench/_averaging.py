@@ -124,4 +124,4 @@ def cases(quick: bool) -> list[Case]:
             system,
         )
 
-    return [case(system, name) for name in names for system in TOPICS["rounds"].peers]
+    return [case(system, name) for name in names for system in TOPICS["averaging"].peers]

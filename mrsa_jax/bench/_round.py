@@ -1,4 +1,4 @@
-"""Whole rounds as arrays against the real protocol, secret sharing, and time as edges grow."""
+"""Whole rounds as arrays against the real protocol and Flower's, and time as edges grow."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mrsa_jax import graphs, protocol, quantize, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, Sized, compare
+from mrsa_jax.bench._pads import KEYSTREAM, adjacency_of, keystreams, num_edges
 from mrsa_jax.bench._peers import Peer
-from mrsa_jax.modular.shamir import LIMBS, SHAMIR_PRIME, share_secrets
 
 _BITS = 16
 _LEVELS = 2**16  # of quantized updates, beside Flower
@@ -78,37 +78,6 @@ def _sparse_round(num_clients: int, dim: int) -> Measurement:
     )  # fmt: skip
 
 
-def _sharing(num_clients: int) -> Measurement:
-    rng = np.random.default_rng(0)
-    degree = num_clients // 2
-    secrets = rng.integers(0, 2**30, (num_clients, LIMBS), dtype=np.uint32)
-    coefficients = rng.integers(0, SHAMIR_PRIME, (num_clients, degree, LIMBS), dtype=np.uint32)
-    points = np.tile(np.arange(1, num_clients + 1, dtype=np.uint32), (num_clients, 1))
-    arrays = [on_device(array) for array in (secrets, coefficients, points)]
-
-    def loop() -> np.ndarray:
-        x = points[0].astype(np.uint64)
-        shares = []
-        for secret, rows in zip(secrets, coefficients, strict=True):
-            value = np.zeros((LIMBS, num_clients), np.uint64)
-            for row in (*rows[::-1], secret):
-                value = (value * x + row.astype(np.uint64)[:, None]) % np.uint64(SHAMIR_PRIME)
-            shares.append(value)
-        return np.stack(shares)
-
-    return compare(
-        lambda: share_secrets(*arrays),
-        loop,
-        work=num_clients,
-        unit="secrets",
-        peer_name="Horner's rule in NumPy, a client at a time",
-        check=lambda ours, theirs: np.testing.assert_array_equal(np.asarray(ours), theirs),
-        aim=1.0,
-        repeats=3,
-        note="aim: about a second at n = 500; floor: n^2 t 9 products of 31 by 16 bits",
-    )
-
-
 def _growth(num_clients: int, degree: int, dim: int) -> Measurement:
     graph = np.asarray(graphs.harary(num_clients, degree).sample(jax.random.key(0)))
     survivors = np.ones((5, num_clients), bool)
@@ -171,10 +140,9 @@ def _beside_flower(n: int, degree: int, dim: int, *, is_real: bool) -> Measureme
 
 
 def cases(quick: bool) -> list[Case]:
-    """Return a round beside the real protocol, CCESA beside SecAgg, shares, and growth."""
+    """Return a round beside the real protocol, CCESA beside SecAgg, and growth."""
     dim = 1_000 if quick else 10_000
     whole = 12 if quick else 100
-    shared = 60 if quick else 500
     clients, degrees = (40, (10, 20)) if quick else (400, (20, 80, 320))
     found = [
         Case(
@@ -192,12 +160,6 @@ def cases(quick: bool) -> list[Case]:
         return Case(case, lambda: _growth(clients, degree, dim))
 
     found += [sparse(n) for n in ((60,) if quick else (300, 500))]
-    found.append(
-        Case(
-            f"shares of one secret for each of n = {shared}, t = n/2 + 1",
-            lambda: _sharing(shared),
-        )
-    )
     found += [growth(degree) for degree in degrees]
 
     def flower(n: int, degree: int, is_real: bool) -> Case:
@@ -211,3 +173,40 @@ def cases(quick: bool) -> list[Case]:
 
     beside = [(6, 5)] if quick else [(24, 23), (48, 10)]
     return found + [flower(*size, is_real) for size in beside for is_real in (False, True)]
+
+
+def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
+    """Return a whole round over a graph, nobody lost."""
+    edges = num_edges(graph, n, modulus)
+    # inputs, residues and sums; each client's shares of two secrets of nine limbs; the graph
+    memory = 16 * n * dim + 400 * (2 * edges + n) + 2 * n * n
+    return Sized(memory, lambda: _own_round(n, dim, graph, modulus))
+
+
+def _own_round(n: int, dim: int, graph: str, modulus: int) -> Measurement:
+    adjacency = adjacency_of(graph, n)
+    threshold = (int(adjacency.sum(axis=1).min()) + 1) // 2 + 1
+    survivors = np.ones((5, n), bool)
+    limit = min(modulus, 2**16)
+    inputs = np.random.default_rng(0).integers(0, limit, (n, dim)).astype(np.uint32)
+    arguments = (0, inputs, adjacency, survivors, threshold)
+
+    def ours() -> secagg.AggregateResult:
+        return secagg.aggregate(*arguments, modulus=modulus, keep_padded=False)
+
+    def check(mine: secagg.AggregateResult, _: int) -> None:
+        expected = inputs.sum(axis=0, dtype=np.uint64) % modulus
+        np.testing.assert_array_equal(mine.total.astype(np.uint64), expected)
+
+    streams = int(np.triu(adjacency).sum()) + n
+    costs = ours().steps
+    return compare(
+        ours,
+        keystreams(streams, dim, modulus),
+        work=1,
+        unit="rounds",
+        peer_name=KEYSTREAM,
+        check=check,
+        made_bytes=sum(step.bytes_up + step.bytes_down for step in costs),
+        note="the peer makes the keystreams of the pads and nothing else of the round",
+    )
