@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Shaped
 
-from mrsa_jax._core.arrays import as_integers, on_device, one_program
+from mrsa_jax._core.arrays import LITTLE, as_integers, on_device, one_program
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import chosen_form, is_traced, over_cores, within_memory
+from mrsa_jax._core.device import chosen_form, forced_form, is_traced, over_cores, within_memory
 from mrsa_jax._core.prime import PRIMES, codes, field, host_residues, inverses, minor_bits, residues
 from mrsa_jax.modular import _blocked
 from mrsa_watch._base.primes import draw_primes, enough_primes
@@ -233,6 +233,34 @@ def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
     return _in_parts(part, matrices)
 
 
+# What NumPy still takes of little, in entries: by then it was as long as compiling the loops takes.
+_left_to_numpy = [2**19]
+_LEAST_A_ROW = 100  # entries, however few there are
+
+
+def _prefix_ranks_of_little(matrices: np.ndarray, prime: int) -> np.ndarray:
+    """Return `compiled_prefix_ranks`, without loops to compile while little has been asked for."""
+    work = math.prod(matrices.shape[:-1]) * max(matrices.shape[-1], _LEAST_A_ROW)
+    if work > min(LITTLE, _left_to_numpy[0]) or forced_form() is not None:
+        return compiled_prefix_ranks(matrices, prime)
+    _left_to_numpy[0] -= work
+    return np.stack([host_prefix_ranks(own, prime) for own in matrices])
+
+
+def host_prefix_ranks(matrix: np.ndarray, prime: int) -> np.ndarray:
+    """Return the ranks of the first j + 1 rows modulo a prime, int32, by NumPy."""
+    rows, p = host_residues(matrix, prime, np.uint64), np.uint64(prime)
+    grew = np.zeros(len(rows), np.bool_)
+    for i, row in enumerate(rows):
+        pivot = int(row.argmax())
+        grew[i] = row[pivot] != 0
+        below = i + 1 + np.flatnonzero(rows[i + 1 :, pivot])
+        if grew[i] and below.size:
+            row = row * np.uint64(pow(int(row[pivot]), -1, prime)) % p
+            rows[below] = (rows[below] + (p - rows[below, pivot, None]) * row) % p
+    return np.cumsum(grew, dtype=np.int32)
+
+
 def host_upper_bounds(matrices: np.ndarray) -> list[int]:
     """Return `_linalg.upper_bounds` without compiling anything."""
     if matrices.dtype == object:
@@ -358,7 +386,7 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
     primes = _drawn_for(array)
     if chosen_form(("loops", "xla", "pallas"), array) == "loops":
         host = np.asarray(array).reshape((-1, *array.shape[-2:]))
-        ranks = np.max([compiled_prefix_ranks(host, p) for p in primes], axis=0)
+        ranks = np.max([_prefix_ranks_of_little(host, p) for p in primes], axis=0)
         return on_device(ranks.reshape(array.shape[:-1]), np.int32)
     stacked = _stack(array)
     here = held(stacked, padded=True)

@@ -12,11 +12,12 @@ from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32
 
 from mrsa_jax._core.arrays import host_array, on_device, varying_like
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.device import is_traced, platform
 from mrsa_jax._core.prime import codes
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import column_codes
@@ -91,17 +92,42 @@ def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, ".
         >>> strong_privacy_trajectory([[0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0]]).tolist()
         [-1, 3, 3, 1]
 
-    Cost: one sort of N pairs a round.
+    Cost: one sort of N pairs per round.
 
     Source:
         Multi-RoundSecAgg, equation (5).
     """
     array = without(P, coalition)
+    if not is_traced(array) and platform() == "cpu":
+        weights = codes(host_array(array, "P"))
+        found = _of_values(weights.reshape(-1, *weights.shape[-2:]))
+        return on_device(found.reshape(weights.shape[:-1]))
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
-        weights = array.astype(jnp.int32)
-    else:
-        weights = on_device(codes(host_array(array, "P")))
-    return _trajectory(weights)
+        return _trajectory(array.astype(jnp.int32))
+    return _trajectory(on_device(codes(host_array(array, "P"))))
+
+
+def _of_values(weights: np.ndarray) -> np.ndarray:
+    """Return `_trajectory` of known histories `[batch, rounds, clients]`.
+
+    Beside each other in lexicographic order, equal columns are runs that each round splits. A tenth
+    of the time that XLA's sorts take on a CPU, and nothing to compile.
+    """
+    batch, rounds, clients = weights.shape
+    columns = weights.swapaxes(0, 1).reshape(rounds, -1)
+    order = np.lexsort((*columns[::-1], np.repeat(np.arange(batch), clients)))
+    columns = columns[:, order]
+    begins = np.ones(columns.shape, np.bool_)
+    differs = columns[:, 1:] != columns[:, :-1]
+    np.logical_or.accumulate(differs, axis=0, out=begins[:, 1:])
+    begins[:, ::clients] = True
+    ever = np.logical_or.accumulate(columns != 0, axis=0)
+    starts = np.flatnonzero(begins)
+    sizes = np.diff(starts, append=columns.size)
+    sizes[~ever.flat[starts]] = clients + 1
+    of_history = np.searchsorted(starts, np.arange(0, columns.size, clients))
+    least = np.minimum.reduceat(sizes, of_history).reshape(rounds, batch).T
+    return np.where(least > clients, -1, least).astype(np.int32)
 
 
 @jax.jit

@@ -18,8 +18,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from mrsa_jax._core.arrays import host_array, on_device, varying_like
+from mrsa_jax._core.device import is_traced
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.tables import require_array
+
+_MOST_BY_NUMPY = 2**20  # entries, whose counts are four bytes each
 
 
 class Running(NamedTuple):
@@ -100,7 +103,7 @@ def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*l
     Source: Multi-RoundSecAgg, Section 3.2, average fairness gap; one sample path of it, without
         the expectation.
     """
-    return _trajectories(as_history(participation))[0]
+    return _paths(participation)[0]
 
 
 def aggregation_cardinality(
@@ -126,7 +129,20 @@ def aggregation_cardinality(
 
     Source: Multi-RoundSecAgg, Section 3.2, average aggregation cardinality; one sample path.
     """
-    return _trajectories(as_history(participation))[1]
+    return _paths(participation)[1]
+
+
+def _paths(participation: ArrayLike | Sequence[Any]) -> tuple[Array, ...]:
+    """Return F and C after each round."""
+    history = as_history(participation)
+    if is_traced(history) or history.ndim > 2 or history.size > _MOST_BY_NUMPY:
+        return _trajectories(history)
+    # one history by itself is not worth a program; the same bits
+    rows = np.asarray(history)
+    counts = np.cumsum(rows, axis=0, dtype=np.int32)
+    rounds = np.arange(1, len(rows) + 1).astype(np.float32)
+    spread, total = counts.max(axis=1) - counts.min(axis=1), np.cumsum(rows.sum(axis=1))
+    return tuple(on_device(own.astype(np.float32) / rounds) for own in (spread, total))
 
 
 @jax.jit

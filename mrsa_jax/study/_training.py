@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import functools
 import pathlib
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, selection
-from mrsa_jax._core.device import in_context, platform
-from mrsa_jax._core.selector import cohort_size_of
 from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
+from mrsa_jax.study._compiling import Compiling
 from mrsa_jax.study._config import (
     DemoConfig,
     Scheme,
@@ -37,10 +35,8 @@ from mrsa_jax.study._training_setting import (
     Played,
     Setting,
     num_slots,
-    plain_aggregator,
     play,
     setting_of,
-    shared_training,
     training_of,
 )
 
@@ -163,17 +159,18 @@ def train_schemes(
     Raises:
         DivergedError: If the learning rate makes a training diverge.
     """
-    schemes = schemes_of(config)
-    setting = setting_of(config, progress)
-    clients, population = setting.clients, config.population
-    available, rates = _build.build_online(config.seed, population, clients)
-    shared = known_before(config, schemes, available, rates)
+    schemes, population = schemes_of(config), config.population
     axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
-    with _compiling(setting, schemes):
+    with Compiling(config) as compiling:
+        setting = setting_of(config, progress)
+        clients = setting.clients
+        available, rates = _build.build_online(config.seed, population, clients)
+        shared = known_before(config, schemes, available, rates)
+        compiling.rounds(setting, schemes)
         progress.stage("what the server can know", len(schemes))
         played = []
         for scheme in schemes:
-            played.append(play(config, scheme, available, setting.dim))
+            played.append(play(config, scheme, available, setting.dim, compiling.wait))
             progress.update(len(played), len(schemes))
         known = shared | study_variables([known_of(one.history, EVERYTHING) for one in played])
         weak = [_quick_weak(config, one) for one in played]
@@ -209,48 +206,6 @@ def train_schemes(
         coords=axes | more | {"evaluation": columns[0]["evaluated_rounds"] + 1},
         attrs={"performance": performance},
     )
-
-
-@contextlib.contextmanager
-def _compiling(setting: Setting, schemes: Sequence[Scheme]) -> Iterator[None]:
-    """Compile what trains on another core than the block's own, by one round that leaves nothing.
-
-    Where accelerators run many rounds as one program, or cohorts have no size that is known
-    beforehand, the first round compiles.
-    """
-    config = setting.config
-    sizes = {cohort_size_of(_build.build_selector(one, config.population)) for one in schemes}
-    if platform() != "cpu" or not (config.protocol.is_plain and config.hetero.is_plain):
-        sizes.clear()
-    _import_all(config)
-    pool = concurrent.futures.ThreadPoolExecutor(1)
-    try:
-        sizes.discard(None)
-        started = [pool.submit(in_context(_first_round), setting, size) for size in sizes]
-        yield
-        concurrent.futures.wait(started)  # what failed fails again where it is asked for
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _import_all(config: DemoConfig | TrainConfig) -> None:
-    """Import what loads at its first use: two threads that do may break Python 3.11's parser."""
-    from mrsa_jax._core import chacha20_loops as _chacha20_loops, elimination as _elimination
-
-    del _chacha20_loops, _elimination
-    _build.build_server(config.training)
-    for name in ("memory_estimate", "train"):
-        getattr(federated, name)
-
-
-def _first_round(setting: Setting, size: int) -> None:
-    """Train one round as all rounds are trained, so that their programs are there."""
-    config = setting.config
-    setting.stated_bytes(size)
-    history = np.zeros((1, config.population.num_clients), np.bool_)
-    history[0, :size] = True
-    training = shared_training(setting, history, plain_aggregator(setting, size, "compiling"))
-    federated.train(config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh)
 
 
 def _quick_weak(config: DemoConfig | TrainConfig, played: Played) -> dict[str, np.ndarray]:

@@ -90,8 +90,17 @@ def lossy_trials(
     return played
 
 
-def play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: int) -> Played:
-    """Roll a scheme's rounds out and judge what a server can know of them."""
+def play(
+    config: DemoConfig | TrainConfig,
+    scheme: Scheme,
+    available: Any,
+    dim: int,
+    ready: Callable[[], object] = lambda: None,
+) -> Played:
+    """Roll a scheme's rounds out and judge what a server can know of them.
+
+    `ready` is called between the two.
+    """
     selector = _build.build_selector(scheme, config.population)
     rule = _build.build_rule(config.protocol, selector)
     segments = segments_of(config, selector, dim)
@@ -99,7 +108,9 @@ def play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: 
         cohorts = selection.rollout(config.seed, selector, available, config.rounds)
         if segments is not None:
             return _with_segments(segments, np.asarray(cohorts), None)
-        return Played(_trial.analyse(_trial.learnt_sums(cohorts)), None, None)
+        sums = _trial.learnt_sums(cohorts)
+        ready()
+        return Played(_trial.analyse(sums), None, None)
     rounds = _lossy_rounds(config, selector, available, rule)
     if segments is not None:
         return _with_segments(segments, np.asarray(rounds.survivors)[:, 0], rounds)

@@ -94,6 +94,18 @@ def test_forms_equal_the_rationals(name: str, form: str, exact) -> None:
         assert rank(matrices).tolist() == [ranks[-1] for ranks in exact[name]]
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_numpy_takes_what_is_little_until_loops_are_worth_compiling(name, exact, monkeypatch):
+    monkeypatch.setattr(_linalg, "_left_to_numpy", [2**19])
+    matrices = np.asarray(CASES[name])[:8]
+    with monkeypatch.context() as forbidden:
+        forbidden.delattr(_linalg, "compiled_prefix_ranks")
+        assert rank_trajectory(matrices).tolist() == exact[name][:8]
+    _linalg._left_to_numpy[0] = 0
+    monkeypatch.delattr(_linalg, "host_prefix_ranks")
+    assert rank_trajectory(matrices[:2]).tolist() == exact[name][:2]
+
+
 @pytest.mark.parametrize("form", ["xla", "pallas"])
 def test_small_primes_leave_open_what_they_divide(form: str) -> None:
     # else the cases above would say nothing of drawn primes

@@ -38,6 +38,14 @@ def test_worked_case() -> None:
     assert aggregation_cardinality(history).tolist() == pytest.approx([2, 1, 4 / 3, 6 / 4])
 
 
+def test_one_history_has_the_same_bits_inside_a_program() -> None:
+    history = np.random.default_rng(1).random((30, 7)) < 0.4
+    for metric in (fairness_gap, aggregation_cardinality):
+        found = np.asarray(metric(history))
+        assert found.dtype == np.float32
+        assert found.tobytes() == np.asarray(jax.jit(metric)(history)).tobytes()
+
+
 @pytest.mark.parametrize("kind", [bool, np.int32, jnp.asarray])
 def test_leading_axes_and_types(kind: type) -> None:
     history = np.random.default_rng(0).random((2, 3, 20, 7)) < 0.3

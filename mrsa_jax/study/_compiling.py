@@ -1,0 +1,92 @@
+"""What a study of trainings compiles in other threads, while its own has other work."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import federated, privacy
+from mrsa_jax._core.arrays import LITTLE
+from mrsa_jax._core.device import in_context, platform
+from mrsa_jax._core.selector import cohort_size_of
+from mrsa_jax.study import _build, _trial
+from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
+from mrsa_jax.study._training_setting import Setting, plain_aggregator, shared_training
+
+
+class Compiling:
+    """Compiles on other cores than the block's own, by work that is thrown away.
+
+    First what analyses a history, then what trains. What fails there fails again where it is asked
+    for. Where accelerators run many rounds as one program, or cohorts have no size that is known
+    beforehand, the first round compiles.
+    """
+
+    def __init__(self, config: DemoConfig | TrainConfig) -> None:
+        self._pool = concurrent.futures.ThreadPoolExecutor(2)
+        self._started: list[concurrent.futures.Future[Any]] = []
+        self._analysed: list[concurrent.futures.Future[Any]] = []
+        is_plain = config.protocol.is_plain and config.hetero.is_plain
+        self._is_of_use = platform() == "cpu" and is_plain
+        rounds, clients = config.rounds, config.population.num_clients
+        _import_all(config)
+        if self._is_of_use and rounds * clients <= LITTLE:
+            # in one of these all clients' columns differ, in the other none
+            places = np.arange(clients) - np.arange(rounds)[:, None]
+            apart = places % clients < config.population.cohort_size
+            self._start(privacy.first_exposure, apart)
+            self._start(_trial.analyse, np.ones_like(apart))
+            self._analysed = list(self._started)
+
+    def _start(self, work: Callable[..., Any], *arguments: Any) -> None:
+        self._started.append(self._pool.submit(in_context(work), *arguments))
+
+    def wait(self) -> None:
+        """Wait for what analyses a history."""
+        concurrent.futures.wait(self._analysed)
+
+    def rounds(self, setting: Setting, schemes: Sequence[Scheme]) -> None:
+        """Compile what trains, by one round of each size."""
+        population = setting.config.population
+        sizes = {cohort_size_of(_build.build_selector(one, population)) for one in schemes}
+        for size in sizes - {None} if self._is_of_use else ():
+            self._start(self._round, setting, size)
+
+    def _round(self, setting: Setting, size: int) -> None:
+        self.wait()  # the cores are for the table until it is there
+        _first_round(setting, size)
+
+    def __enter__(self) -> Compiling:
+        return self
+
+    def __exit__(self, problem: object, *_: object) -> None:
+        if problem is None:
+            concurrent.futures.wait(self._started)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _import_all(config: DemoConfig | TrainConfig) -> None:
+    """Import what loads at its first use: two threads that do may break Python 3.11's parser."""
+    from mrsa_jax._core import chacha20_loops as _chacha20_loops, elimination as _elimination
+
+    del _chacha20_loops, _elimination
+    _build.build_server(config.training)
+    for family, names in (
+        (federated, ("memory_estimate", "train")),
+        (privacy, ("strong_privacy_trajectory", "hidden_among_trajectory", "first_exposure")),
+    ):
+        for name in names:
+            getattr(family, name)
+
+
+def _first_round(setting: Setting, size: int) -> None:
+    """Train one round as all rounds are trained, so that their programs are there."""
+    config = setting.config
+    setting.stated_bytes(size)
+    history = np.zeros((1, config.population.num_clients), np.bool_)
+    history[0, :size] = True
+    training = shared_training(setting, history, plain_aggregator(setting, size, "compiling"))
+    federated.train(config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh)
