@@ -177,6 +177,18 @@ def test_the_map_is_that_of_the_house() -> None:
     assert listed == [name for name in order if name in folders]
 
 
+def test_a_newcomer_finds_what_is_asked_in_two_files() -> None:
+    text = (ROOT / "docs" / "developers.md").read_text(encoding="utf-8")
+    asked = re.findall(r"^\| (.+\?) \| (.+) \|$", text, re.MULTILINE)
+    assert len(asked) == 10
+    for question, answer in asked:
+        found = re.findall(r"`(\S+/\S+)` `(\w+)`", answer)
+        assert 1 <= len(found) <= 2, question
+        for path, name in found:
+            code = (ROOT / path).read_text(encoding="utf-8")
+            assert re.search(rf"^(def |class )?{name}\b", code, re.MULTILINE), (path, name)
+
+
 def _commands(text: str) -> list[list[str]]:
     lines = text.replace("\\\n", " ").splitlines()
     words = [shlex.split(line, comments=True) for line in lines]
