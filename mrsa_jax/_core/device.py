@@ -64,6 +64,8 @@ _WORK = {
     "selection": _Work(2**18, 2**10, least=64),
     # of trials that compiled loops play
     "played": _Work(2**18, 2**10, least=8),
+    # of histories that compiled loops follow
+    "summaries": _Work(2**18, 2**10, least=2),
     # words of shares: what a step of Horner's rule reads
     "shares": _Work(2**18, 2**10),
     # of histories in elimination: on a CPU one after another, which leaves out what rounds need not

@@ -9,10 +9,11 @@ last is the one in which it became one.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt32
 
@@ -43,8 +44,9 @@ def first_rounds(
 
 
 def joined(
-    first: Int32[Array, "*batch primes clients"], ranks: Int32[Array, "*batch primes rounds"]
-) -> Int32[Array, "*batch clients"]:
+    first: Int32[Array | np.ndarray, "*batch primes clients"],
+    ranks: Int32[Array | np.ndarray, "*batch primes rounds"],
+) -> Any:
     """Return the first round in which all primes of the largest rank so far expose a client.
 
     Args:
@@ -52,14 +54,15 @@ def joined(
         ranks: Of the first j + 1 rows modulo each prime.
 
     Returns:
-        -1 where there is no such round.
+        int32 `[*batch, clients]`, -1 where there is no such round.
     """
+    library: Any = np if isinstance(first, np.ndarray) else jnp
     rounds = ranks.shape[-1]
-    behind = ranks < jnp.max(ranks, axis=-2, keepdims=True)
-    index = jnp.arange(rounds, dtype=jnp.int32).reshape((1,) * first.ndim + (rounds,))
-    agreed = jnp.all((first[..., None] <= index) | behind[..., None, :], axis=-3)
-    found = jnp.min(jnp.where(agreed, index[0], jnp.int32(rounds)), axis=-1)
-    return jnp.where(found < jnp.int32(rounds), found, jnp.int32(-1))
+    behind = ranks < library.max(ranks, axis=-2, keepdims=True)
+    index = library.arange(rounds, dtype=np.int32).reshape((1,) * first.ndim + (rounds,))
+    agreed = library.all((first[..., None] <= index) | behind[..., None, :], axis=-3)
+    found = library.min(library.where(agreed, index[0], np.int32(rounds)), axis=-1)
+    return library.where(found < np.int32(rounds), found, np.int32(-1))
 
 
 def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clients"]:

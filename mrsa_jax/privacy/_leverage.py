@@ -40,7 +40,7 @@ _COPIES = 12  # of a history in float64 while it is worked on
 # From so many entries on, and with so many more clients than rounds, a history goes by columns.
 _WIDE, _WIDER = 2**23, 2
 _HIGH = lax.Precision.HIGHEST
-_KNOWN = 1e-9  # relative: nine digits
+KNOWN = 1e-9  # relative: nine digits
 _NOISY_KNOWN = 1e-6  # where rounding grows with the sums over their noise
 _REST_KNOWN = 1e-4  # of 1 less a leverage, of which mu is a root and bits are a logarithm
 _ROUNDINGS = 16 * 2.0**-53
@@ -249,7 +249,7 @@ def _shares(
 
 def _known(shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: Any) -> Any:
     """Return leverages, NaN where they are not known, given what they err by relative to them."""
-    most = _NOISY_KNOWN if has_noise else _KNOWN
+    most = _NOISY_KNOWN if has_noise else KNOWN
     most = library.minimum(most, _REST_KNOWN * (1 / shares - 1)) if of_rest else most
     return library.where(errors <= most, shares, np.float64(np.nan))
 

@@ -120,17 +120,31 @@ def relative_errors(
         squares: The sums of these columns, or only those over all rows, `[1, columns]`.
         last: What the rows are not orthonormal by, d.
     """
-    count = len(units.rows)
-    unit = UNIT * (3 * terms(count) + 3)
     parts = units.rows * units.rows, units.growth[:, None], units.defect[:, None]
     if len(squares) == 1:
         rows, growth, more = (jnp.sum(each, axis=0)[None] for each in parts)
     else:
         rows, growth, more = (jnp.cumsum(each, axis=0) for each in parts)
-    over = jnp.where(squares > 0, squares, jnp.float64(_NO_LENGTH))  # one who is in no sum has none
-    own = unit * jnp.sqrt(growth * rows / over) + jnp.sqrt(more / over)
-    others = unit * jnp.sqrt(growth * count) + jnp.sqrt(more)
+    return errors_of(squares, rows, growth, more, len(units.rows), last, jnp)
+
+
+def errors_of(
+    squares: Any, rows: Any, growth: Any, more: Any, count: Any, last: Any, library: Any
+) -> Any:
+    """Return `relative_errors` from sums over `count` rows of R's squares, growth and defect."""
+    unit = UNIT * (3 * terms(count) + 3)
+    over = library.where(squares > 0, squares, _NO_LENGTH)  # one who is in no sum has none
+    own = unit * library.sqrt(growth * rows / over) + library.sqrt(more / over)
+    others = unit * library.sqrt(growth * count) + library.sqrt(more)
     return own * (2 + own) + others * (2 + others) + last
+
+
+def rest_of_one(rows: int, squares: float) -> float:
+    """Return what rows may not be orthonormal by after one pass from an exact Gram matrix.
+
+    That is what the factor is rounded by: `squares` are of its rows' absolute sums, added up.
+    """
+    return UNIT * (2 * terms(rows) + 4) * squares
 
 
 def rest_of_three(rows: int, columns: int) -> float:
@@ -238,7 +252,7 @@ def _lower_inverse(lower: Float64[Array, "rows rows"]) -> Float64[Array, "rows r
 # rounds.
 
 _HIGH = lax.Precision.HIGHEST
-_WELL = 5e-10  # what rows may not be orthonormal by, for one pass to do
+WELL = 5e-10  # what rows may not be orthonormal by, for one pass to do
 
 
 class Wide:
@@ -282,13 +296,12 @@ class Wide:
         """Keep the factors, how rows grow by them, and what these may not be orthonormal by."""
         rounds, clients = self._history.shape
         once = factor(unit, jnp.float64(0))
-        # what the Gram matrix and its factor are rounded by, by the sums of the factor's rows
-        summed = 2 * terms(rounds) + (0 if fits(self._history) else terms(clients)) + 4
         lengths = np.abs(np.asarray(once)).sum(axis=1)
-        self._last = float(UNIT * summed * (lengths @ lengths))
+        self._last = rest_of_one(rounds, lengths @ lengths)
+        self._last += 0.0 if fits(self._history) else UNIT * terms(clients) * (lengths @ lengths)
         self._factors: tuple[Array, ...] = (once,)
         growth = growth_of([once])
-        if not self._last < _WELL:
+        if not self._last < WELL:
             self._last = rest_of_three(rounds, clients)
             self._factors, growth = self._three(unit)
         self._growth = growth

@@ -20,6 +20,7 @@ from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
+from mrsa_jax.privacy._summary import summaries
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
 _MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9
@@ -85,12 +86,10 @@ def analyse(
     """Analyse a history of booleans or weights [..., J, N]; all in integers but F and C.
 
     Trials go through in parts, so that what is held beside the history is bounded; `progress` is
-    called with (trials done, trials) after each. With `at_end`, strong T is that after the last
-    round alone, [..., 1]: a fifth of the work.
+    called with (trials done, trials) after each. With `at_end`, the last entry of each path is
+    that after the last round, and there need be no others: a small part of the work.
     """
     history = np.asarray(participation)
-    if history.ndim == 2:
-        return _analyse(history, at_end)
     trials = history.reshape(-1, *history.shape[-2:])
     step, parts = trials_at_once(*trials.shape), []
     for at in range(0, len(trials), step):
@@ -174,16 +173,30 @@ def analysed_bytes(trials: int, rounds: int, clients: int) -> int:
 
 
 def _analyse(history: np.ndarray, at_end: bool) -> History:
-    own = history.astype(np.bool_)  # F and C know no weights
-    if at_end:
-        ends = [privacy.strong_privacy(trial) for trial in history]
-        strong = np.asarray([[-1 if t is None else t] for t in ends], np.int32)
-    else:
-        strong = np.asarray(privacy.strong_privacy_trajectory(history))
+    own = history.astype(np.bool_, copy=False)  # F and C know no weights
+    found = summaries(history, WORST_AND_MEDIAN) if at_end else None
+    if found is None:
+        return _analyse_each_round(history, own)
+    counts, rounds = found.counts, np.float32(history.shape[1])
+    spread = counts.max(axis=1, keepdims=True) - counts.min(axis=1, keepdims=True)
+    total = counts.sum(axis=1, keepdims=True, dtype=np.int64)
+    return History(
+        participation=own,
+        strong_privacy=found.strong_privacy,
+        rank=found.rank,
+        first_exposure=found.first_exposure,
+        hidden_among_worst=found.hidden_among[:, :1],
+        hidden_among_median=found.hidden_among[:, 1:],
+        fairness_gap=spread.astype(np.float32) / rounds,
+        aggregation_cardinality=total.astype(np.float32) / rounds,
+    )
+
+
+def _analyse_each_round(history: np.ndarray, own: np.ndarray) -> History:
     hidden = np.asarray(privacy.hidden_among_trajectory(history, quantiles=WORST_AND_MEDIAN))
     return History(
         participation=own,
-        strong_privacy=strong,
+        strong_privacy=np.asarray(privacy.strong_privacy_trajectory(history)),
         rank=np.asarray(modular.rank_trajectory(history)),
         first_exposure=np.asarray(privacy.first_exposure(history)),
         hidden_among_worst=hidden[..., 0],

@@ -1,0 +1,136 @@
+"""What histories come to at their end, decided once for all figures: classes, rank, leverages.
+
+Clients with equal columns are one column of a smaller matrix Q: the smallest class is strong T, Q
+has the rank of P, and only who is alone in its class can be exposed. One elimination of Q modulo a
+drawn prime gives the rank and every first exposure. At full rank the leverage of a client is one
+over the size of its class; otherwise it follows from the Gram matrix of the rows that raise the
+rank. Exposure and rank are decided in integers: what one prime does not prove is decided by as
+many as `first_exposure` takes, with its chance of error. Where the columns are many, floats say
+first that no client comes near exposure; they never say that one is exposed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_jax._core.device import chosen_form, over_ranges
+from mrsa_jax._core.prime import minor_bits
+from mrsa_jax.privacy._exposure_xla import joined
+from mrsa_jax.privacy._hidden import among
+from mrsa_jax.privacy._leverage import KNOWN, quantiles_of
+from mrsa_jax.privacy._leverage_wide import WELL, errors_of, rest_of_one
+from mrsa_watch._base.primes import draw_primes, enough_primes
+
+# of rounds times clients: from here on products of matrices and bounded memory win
+_MOST_ENTRIES = 2**22
+# What floats see as far from exposure: their bound of what they err by is a thousandth of it.
+_FAR = 1e-6
+_WIDE = 2  # so many more columns than rows are first looked at by their Gram matrix
+
+
+class Summaries(NamedTuple):
+    """What is known of histories, bool `[trials, rounds, clients]`.
+
+    Attributes:
+        strong_privacy: int32 `[trials, rounds]`, -1 before the first sum.
+        rank: int32 `[trials, rounds]`.
+        first_exposure: int32 `[trials, clients]`, -1 for never.
+        hidden_among: float64 `[trials, quantiles]` over those in sums, after the last round.
+        counts: int32 `[trials, clients]`, rounds of each client.
+    """
+
+    strong_privacy: np.ndarray
+    rank: np.ndarray
+    first_exposure: np.ndarray
+    hidden_among: np.ndarray
+    counts: np.ndarray
+
+
+def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | None:
+    """Return what is known of histories, equal to what the functions for each figure return.
+
+    Args:
+        history: bool `[trials, rounds, clients]`.
+        quantiles: Of `hidden_among`.
+
+    Returns:
+        None where this is no way: on accelerators, of weights, of very large histories.
+    """
+    trials, rounds, clients = history.shape
+    has_loops = chosen_form(("loops", "xla")) == "loops"
+    if not has_loops or history.dtype != np.bool_ or rounds * clients > _MOST_ENTRIES:
+        return None
+    history = np.require(history, requirements=["C", "W"])  # one type, to be compiled once
+    primes = draw_primes(enough_primes(minor_bits(history), 4 * clients))
+    strong, ranks = np.empty((2, trials, rounds), np.int32)
+    first, counts = np.empty((2, trials, clients), np.int32)
+    shares = np.empty((trials, clients))
+
+    def part(some: slice) -> None:
+        own = (each[some] for each in (strong, ranks, first, counts, shares))
+        _follow(history[some], primes, *own)
+
+    over_ranges("summaries", part, trials)
+    hidden = quantiles_of(shares, quantiles, np)
+    for b in np.flatnonzero(np.isnan(shares).any(axis=1)):
+        hidden[b] = among(history[b], None, quantiles=quantiles, first=first[b])
+    return Summaries(strong, ranks, first, hidden, counts)
+
+
+def _follow(
+    history: np.ndarray, primes: tuple[int, ...], strong: np.ndarray, ranks: np.ndarray,
+    first: np.ndarray, counts: np.ndarray, shares: np.ndarray,
+) -> None:  # fmt: skip
+    """Fill what is known of some trials; leverages that floats do not know are NaN."""
+    from mrsa_jax.privacy import _summary_loops as loops
+
+    names, distinct = np.empty_like(counts), np.empty_like(strong)
+    loops.collapse(history, names, strong, distinct, counts)
+    sizes = np.stack([np.bincount(own, minlength=own.size + 1)[own] for own in names])
+    shares[:] = np.where(names > 0, 1 / sizes, 0.0)
+    ranks[:], first[:] = np.cumsum(history.any(axis=2), axis=1), -1
+    # many columns: full rank is proven modulo a prime, and floats may say that nobody is exposed
+    is_wide = distinct[:, -1] >= _WIDE * np.maximum(ranks[:, -1], 1)
+    is_done, field = ~is_wide, _field(primes[0])
+    loops.follow_trials(history, names, distinct, True, *field, ranks, first, is_done)
+    is_done &= is_wide
+    _measure(loops, history, ranks, is_done, shares)
+    is_done &= shares.max(axis=1) < 1 - _FAR
+    is_proven, tried = is_done.copy(), []
+    for prime in primes:
+        if not is_proven.all():
+            field = _field(prime)
+            loops.follow_trials(history, names, distinct, False, *field, ranks, first, is_proven)
+            tried.append((ranks.copy(), np.where(first < 0, np.int32(history.shape[1]), first)))
+    is_open = ~is_proven
+    if is_open.any():
+        of_ranks, of_first = (
+            np.stack([own[is_open] for own in kind], axis=1) for kind in zip(*tried, strict=True)
+        )
+        ranks[is_open] = of_ranks.max(axis=1)
+        first[is_open] = joined(of_first, of_ranks)
+    is_due = ~is_done & (ranks[:, -1] < distinct[:, -1])
+    _measure(loops, history, ranks, is_due, shares)
+    below = np.minimum(shares, np.nextafter(1.0, 0.0))
+    shares[:] = np.where(first >= 0, 1.0, np.where(names > 0, below, 0.0))
+
+
+def _measure(
+    loops: Any, history: np.ndarray, ranks: np.ndarray, is_due: np.ndarray, shares: np.ndarray
+) -> None:
+    """Fill the leverages of trials by floats, NaN where these do not know them to nine digits."""
+    found, rows = np.zeros((2, *shares.shape))
+    growth, sums = np.zeros((2, len(shares)))
+    loops.leverage_trials(history, ranks, is_due, found, rows, growth, sums)
+    for b in np.flatnonzero(is_due):
+        count = int(ranks[b, -1])
+        last = rest_of_one(count, sums[b])
+        errors = errors_of(found[b], rows[b], growth[b], 0.0, count, last, np)
+        shares[b] = np.where((errors <= KNOWN) & (last < WELL), found[b], np.nan)
+
+
+def _field(prime: int) -> tuple[np.uint32, ...]:
+    """Return 2^32 modulo a prime, the prime, and -1 over it modulo 2^32."""
+    return tuple(map(np.uint32, (2**32 % prime, prime, 2**32 - pow(prime, -1, 2**32))))
