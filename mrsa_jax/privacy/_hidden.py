@@ -238,7 +238,7 @@ def hidden_among(
         found = among(array, noise_root(noise, spread, array))
         if each_round:
             library: Any = jnp if is_traced(array) else np
-            found = library.where(array != 0, found[..., None, :], np.nan)
+            found = library.where(array.astype(bool), found[..., None, :], np.nan)
     return without_members(found, coalition)
 
 

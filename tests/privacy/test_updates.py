@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -291,7 +292,7 @@ def test_updates_that_never_change_are_the_worst_of_all_drifts_and_fresh_ones_th
             assert (above <= below * (1 + 1e-9)).all()
         np.testing.assert_allclose(np.asarray(hidden_among(P, memory=0.0)), fresh, rtol=1e-9)
         np.testing.assert_array_equal(
-            np.asarray(hidden_among(P, each_round=True)),
+            np.asarray(hidden_among(jnp.asarray(P, bool), each_round=True)),
             np.where(P, np.broadcast_to(constant, P.shape), np.nan),
         )
 
