@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pathlib
 from collections.abc import Iterator
 from fractions import Fraction
@@ -36,7 +37,8 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
             more as the checker will read it; of other formats the checker has but the digest.
 
     Returns:
-        Log, matrix, vectors of the kernel, claims with proofs, and claims without.
+        Log, matrix, vectors of the kernel, claims with proofs, and claims without; of a log with
+        sums of parts of the vector, matrix and all that follows of each part.
 
     Raises:
         ConfigurationError: If the audit is of another log, the log of another file, or larger than
@@ -62,22 +64,46 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
         data = pathlib.Path(file).read_bytes()
     except OSError as error:
         raise DataNotFoundError(f"{file}: expected a log; found none that can be read") from error
-    require(log.parts is None, "log", "must be of whole updates, without parts of the vector")
-    shape = (found.num_rounds, found.num_clients)
-    is_of = log.participation.shape == shape and len(found.weak.witness) == shape[0]
-    require(is_of, "found", "must be the audit of this log", *shape)
+    audits: dict[str | None, Audit] = {**dict(found.parts)} or {None: found}
+    logs = log.by_part()
+    require(set(audits) <= set(logs), "found", "must be the audit of this log")
+    missing = sorted(str(name) for name in set(logs) - set(audits))
+    rule = "must leave a client of each part of the vector out for a certificate"
+    require(not missing, "coalition", rule, *missing)
     entries, most = int(np.count_nonzero(log.participation)), mrsa_check.MOST_ENTRIES
     rule = f"must have at most {most} clients in sums, over all sums, as the checker can hold"
     require(entries <= most, "log", rule, entries)
-    proofs = Proofs(log, found)
-    reading = _reading(data, log, proofs.entries())
-    claims = list(proofs.claims())
-    return {
+    proofs = {name: _proofs(logs[name], own) for name, own in audits.items()}
+    wanted: dict[Any, Fraction] = {}
+    for part, own in zip(logs, proofs.values(), strict=True):
+        of = dict(zip(map(str, logs[part].rounds), logs[part].parts or (), strict=False))
+        for (j, i), weight in own.entries().items():
+            wanted[(j, i) if of.get(j) is None else (j, i, of[j])] = weight
+    common = {
         "format": mrsa_check.FORMAT,
         "version": mrsa_check.VERSION,
         "made by": f"mrsa_jax {__version__}",
         "log": {"name": pathlib.Path(file).name, "sha256": hashlib.sha256(data).hexdigest()},
-        "reading": reading,
+        "reading": _reading(data, log, wanted),
+    }
+    if not found.parts:
+        return common | _content(log, proofs[None])
+    parts = [{"part": name} | _content(logs[name], own) for name, own in proofs.items()]
+    return common | {"parts": parts}
+
+
+def _proofs(log: ParticipationLog, found: Audit) -> Proofs:
+    """Return the proofs for a history of one part, or of whole updates."""
+    shape = (found.num_rounds, found.num_clients)
+    is_of = log.participation.shape == shape and len(found.weak.witness) == shape[0]
+    require(is_of, "found", "must be the audit of this log", *shape)
+    return Proofs(log, found)
+
+
+def _content(log: ParticipationLog, proofs: Proofs) -> dict[str, Any]:
+    """Return matrix, vectors of the kernel, claims with proofs, and claims without."""
+    claims = list(proofs.claims())
+    return {
         "clients": list(map(str, log.clients)),
         "rounds": list(map(str, log.rounds)),
         "sums": proofs.sums(),
@@ -110,6 +136,7 @@ def _readings(log: ParticipationLog) -> Iterator[dict[str, Any]]:
             for numbers in ([], used[:1]):  # of the rows, where a table wrote its index
                 yield {"layout": "matrix", **own, "left_out": [*left_out, *numbers]}
             names = used if header else ["0", "1", "2"]
-            for weight in {None, *names[2:3]}:
-                columns = [*names[:2], weight]
+            parts = [[]] if log.parts is None else [names[2:3], names[3:4]]
+            for weight, part in itertools.product({None, *names[2:3]}, parts):
+                columns = [*names[:2], weight, *part]
                 yield {"layout": "long", **own, "columns": columns, "where": where}

@@ -110,7 +110,7 @@ def test_what_is_not_proven_is_a_breach() -> None:
         (False, ": 4 is not proven, and nothing was searched for it (mrsa_jax does)"),
     ):
         figures = _history.Figures(3, 4, 3, np.zeros(9, bool), None, is_searched)
-        said = [live.Gate(fail_below=bar)._weak_breach(figures, "is") for bar in (3, 4, 5)]
+        said = [live.Gate(fail_below=bar)._whole._weak_breach(figures, "is") for bar in (3, 4, 5)]
         assert said == ["", f"{between}{more}", f"{between}, below 5"]
 
 
@@ -286,7 +286,7 @@ def test_figures_that_contradict_each_other_pass_nothing(
     gate.add(["a", "b", "c"])
     with monkeypatch.context() as patched:
         if broken == "bounds":  # weak T of at least 3 beside a combination of 2
-            patched.setattr(gate._history, "_upper", 2)
+            patched.setattr(gate._whole.history, "_upper", 2)
         else:  # more independent sums than clients
             patched.setattr(_history.History, "rank", 9)
         with pytest.raises(MrsaError, match="contradict each other, so no sum may be learnt"):
@@ -423,7 +423,7 @@ def test_a_prime_that_divides_what_matters_is_drawn_again(monkeypatch: pytest.Mo
         for left in "abcd":
             state = gate.add({name: scale.get(name, 1) for name in "abcd" if name != left})
         assert (state.rank, sorted(state.exposed)) == (4, ["a", "b", "c", "d"])
-        assert gate._history._kernels[0].value > 2**60
+        assert gate._whole.history._kernels[0].value > 2**60
 
 
 def test_overlaps_are_whole_numbers() -> None:

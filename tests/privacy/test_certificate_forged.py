@@ -346,7 +346,7 @@ def test_steps_bound_the_time(kind: str) -> None:
     vectors = [["9" * 4000] * 60 for _ in range(60)] if kind == "search" else []
     made, log = _one_row(120, claims=[WORK[kind]] * 200)
     checker = mrsa_check.Checker()
-    checker.read(json.dumps(made).encode())
+    checker.read(*checker.load(json.dumps(made).encode()))
     checker.kernel = [[int(value) for value in vector] for vector in vectors]
     checker.longest, checker.left = 13_300, 300_000
     start = time.process_time()

@@ -69,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON in place of words")
 
     add = _command(commands, "gate", _gate, "say of cohorts whether their sums may be learnt",
-                   "Each line of standard input is a JSON list of clients, named as in the log; "
+                   "Each line of standard input is a JSON list of clients, named as in the log, or "
+                   'of a sum over a part of the vector {"clients": [...], "part": "..."}; '
                    "each line of output says whether the log bears their sum as well, and who "
                    "would have to be left out. Exit status 3 if one was refused.")  # fmt: skip
     add("log", type=pathlib.Path, help="participation log in JSON Lines")
@@ -123,7 +124,7 @@ def _told_speed() -> None:
         _warn("numba is not installed: the same figures, slower")
 
 
-def _objects(kind: type, what: str) -> Any:
+def _objects(kind: type | tuple[type, ...], what: str) -> Any:
     """Yield the JSON values of standard input's lines."""
     for number, line in enumerate(sys.stdin, start=1):
         if not line.strip():
@@ -182,8 +183,11 @@ def _gate(chosen: Any) -> int:
     bars = {"fail_below": chosen.fail_below, "fail_below_hidden": chosen.fail_below_hidden}
     gate = Gate.from_log(chosen.log, **bars)
     is_refused = False
-    for _, clients in _objects(list, "a JSON list of clients"):
-        (answer,) = gate.check([clients])
+    for number, asked in _objects((list, dict), "a JSON list of clients, or an object with them"):
+        named = asked if isinstance(asked, dict) else {"clients": asked}
+        good = "clients" in named and named.keys() <= {"clients", "part"}
+        require(good, "input", "must hold clients, and part or nothing else", f"line {number}")
+        (answer,) = gate.check([named["clients"]], named.get("part"))
         is_refused = is_refused or not answer.allowed
         told = {"allowed": answer.allowed, "leave_out": list(answer.leave_out),
                 "reason": answer.reason}  # fmt: skip

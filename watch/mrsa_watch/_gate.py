@@ -7,6 +7,7 @@ sum alone; among how many each client is hidden beside them.
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -16,19 +17,18 @@ from typing import Any
 import numpy as np
 
 from mrsa_watch._base.errors import check_count, check_number, require
-from mrsa_watch._base.html import hidden_words
-from mrsa_watch._base.untrusted import printable
 from mrsa_watch._follow import follow
-from mrsa_watch._history import Figures, History
+from mrsa_watch._gate_part import Bars, Judged
+from mrsa_watch._history import Figures
 from mrsa_watch._leave_out import fewest_left_out
 from mrsa_watch._rows import Row
-from mrsa_watch.logs import SCALE_RULE, LineParser, common_denominator, exact_weight
+from mrsa_watch.logs import SCALE_RULE, LineParser, PartNames, common_denominator, exact_weight
 
 DEFAULT_EFFORT = 0.01
 # Ways to leave out so many clients that are all tried: fewer for very many clients in all.
 _LEAST_TRIED, _MOST_TRIED = 16, 256
+_ABOVE = math.nextafter(1.0, 2.0)
 _MOST_PASSED, _MOST_SEARCHED = 2 * 10**6, 2**14
-_TOLERANCE = 1e-9  # of how well one is hidden: what floats may take off blocks' exact figures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +52,10 @@ class GateState:
         is_searched: Whether bounds that cost little left open after this sum whether weak T is at
             least `fail_below`, so that `effort` was spent on it.
         breaches: Each bar that does not hold, and why.
+        parts: Parts of the vector, each judged by itself: all figures above are then the worst of
+            them, and `rank` is of all together. 0 where all sums are of whole updates.
+        weak_part: The part with the smallest weak T.
+        hidden_part: The part in which the worst hidden client is.
     """
 
     sums: int = 0
@@ -66,6 +70,9 @@ class GateState:
     error_bits: int = 0
     is_searched: bool = False
     breaches: tuple[str, ...] = ()
+    parts: int = 0
+    weak_part: str | None = None
+    hidden_part: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,10 +138,11 @@ class Gate:
             rule = "must be a finite number of at least 1"
             check_number(fail_below_hidden, "fail_below_hidden", rule, 1.0)
         rule = "must be a finite number of at least 0"
-        self._effort = check_number(effort, "effort", rule, 0.0)
-        self._weak, self._hidden = fail_below, fail_below_hidden
-        self._history = History()
-        self._figures: Figures | None = None
+        effort = check_number(effort, "effort", rule, 0.0)
+        self._bars = Bars(fail_below, fail_below_hidden, effort)
+        self._whole = Judged(self._bars)
+        self._judged = [self._whole]  # or, once there are parts of the vector, those alone
+        self._parts = PartNames()
         self._state = GateState()
 
     @property
@@ -143,7 +151,10 @@ class Gate:
         return self._state
 
     def add(
-        self, clients: Collection[Hashable], weights: Collection[Any] | None = None
+        self,
+        clients: Collection[Hashable],
+        weights: Collection[Any] | None = None,
+        part: str | None = None,
     ) -> GateState:
         """Take a sum that was learnt.
 
@@ -151,6 +162,8 @@ class Gate:
             clients: Who is in it; a sum of nobody only counts. A mapping gives weights too.
             weights: Their known factors: positive integers, fractions, or text such as "3/7"; all 1
                 if None. Only their proportions matter.
+            part: The part of the vector that the sum is of, by a name. None: of whole updates, so
+                that it is learnt in every part, of whatever name.
 
         Returns:
             What the sums leak now.
@@ -161,18 +174,21 @@ class Gate:
                 lower bound above the upper one); from then on, no sum is taken or judged.
         """
         names, checked = _named(clients, weights)
+        (own,) = self._asked_of(part) if part is not None else [self._whole]
+        if part is not None and own not in self._judged:
+            self._parts.add(part)
+            self._judged = [*(one for one in self._judged if one.name is not None), own]
         if names:
-            self._history.join(names)
-            row = Row.of([self._history.numbers[name] for name in names], checked)
-            if self._history.add(row):
-                self._figures = self._history.figures(self._search, self._weak or 0)
-            elif self._figures is not None:
-                self._figures = dataclasses.replace(self._figures, is_searched=False)
+            own.add(names, checked)
+            for one in self._judged if part is None and own not in self._judged else ():
+                one.add(names, checked)
         self._state = self._stated(self._state.sums + 1)
         return self._state
 
     def check(
-        self, candidates: Sequence[Collection[Hashable] | Mapping[Hashable, Any]]
+        self,
+        candidates: Sequence[Collection[Hashable] | Mapping[Hashable, Any]],
+        part: str | None = None,
     ) -> tuple[GateAnswer, ...]:
         """Return of each cohort whether its sum may be learnt next, and who must be left out.
 
@@ -188,6 +204,8 @@ class Gate:
 
         Args:
             candidates: Cohorts; a mapping gives each client's weight.
+            part: The part of the vector that their sums would be of; None: of whole updates, which
+                all parts must bear.
 
         Raises:
             ConfigurationError: If `candidates` is one cohort and not several, or a cohort names a
@@ -198,13 +216,14 @@ class Gate:
         """
         is_several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
         require(is_several, "candidates", "must be a sequence of cohorts", candidates)
-        asked = [self._cohort(cohort) for cohort in candidates]
-        reasons = self._reasons([row for _, row in asked])
+        cohorts = [_named(cohort, None) for cohort in candidates]
+        asked = self._asked_of(part)
+        rows = [[own.row(*cohort)[0] if cohort[0] else None for cohort in cohorts] for own in asked]
         answers = []
-        for (names, row), (is_allowed, reason) in zip(asked, reasons, strict=True):
+        for cohort, (is_allowed, reason) in zip(cohorts, self._reasons(asked, rows), strict=True):
             left: tuple[Hashable, ...] = ()
-            if not is_allowed and row is not None:
-                left = self._left_out(names, row)
+            if not is_allowed and cohort[0]:
+                left = self._left_out(asked, *cohort)
             answers.append(GateAnswer(is_allowed, left, reason))
         return tuple(answers)
 
@@ -221,134 +240,133 @@ class Gate:
         parser = LineParser(str(path))
         for found in parser.sums(follow(path, poll_seconds=None)):
             if found.status == "learnt":
-                gate.add(found.clients, found.weights)
+                gate.add(found.clients, found.weights, found.part)
         return gate
 
-    def _cohort(self, cohort: Collection[Hashable] | Mapping[Hashable, Any]) -> Any:
-        """Return the names of a cohort by their numbers, and its row; None for that of nobody."""
-        names, checked = _named(cohort, None)
-        numbers = self._history.numbers
-        own = {name: len(numbers) + k for k, name in enumerate(self._history.fresh(names))}
-        places = [numbers.get(name, own.get(name, -1)) for name in names]
-        return dict(zip(places, names, strict=True)), Row.of(places, checked) if names else None
+    def _asked_of(self, part: str | None) -> list[Judged]:
+        """Return the histories that a sum would be added to."""
+        if part is None:
+            return self._judged
+        self._parts.check(part, "`part`")
+        known = {own.name: own for own in self._judged}
+        return [known[part] if part in known else self._whole.of_part(part)]
 
-    def _reasons(self, rows: Sequence[Row | None]) -> list[tuple[bool, str]]:
-        """Return of each row whether all bars hold with it, and why."""
-        now = self._state.breaches
-        same = (not now, "; ".join(now) or "nothing new would be learnt")
-        found = [same] * len(rows)
-        asked = []
-        for at, row in enumerate(rows):
-            if row is None or not self._history.adds(row):
-                continue
-            figures = self._history.figures_with(row, self._search, self._weak or 0)
-            why = self._weak_breach(figures, "would be")
-            found[at] = not why, why or self._weak_words(figures, "would be")
-            if not why:
-                asked.append((at, row, figures))
-        if self._hidden is None or not asked:
-            return found
-        exposed = [figures.exposed for _, _, figures in asked]
-        hidden = self._history.hidden_with([row for _, row, _ in asked], exposed)
-        for (at, _, figures), values in zip(asked, hidden, strict=True):
-            figures = dataclasses.replace(figures, hidden=values)
-            why = self._hidden_breach(figures, "would be")
-            found[at] = not why, why or f"{found[at][1]}; {self._hidden_words(figures, 'would be')}"
+    def _reasons(
+        self, asked: Sequence[Judged], rows: Sequence[Sequence[Row | None]]
+    ) -> list[tuple[bool, str]]:
+        """Return of each cohort whether all bars hold with its sum, and why.
+
+        Args:
+            asked: The histories that the sum would be added to.
+            rows: Of each history, the rows of the cohorts.
+        """
+        told = [own.reasons(cohorts) for own, cohorts in zip(asked, rows, strict=True)]
+        names = {own.name for own in asked}
+        others = [own.reasons([None])[0] for own in self._judged if own.name not in {*names, None}]
+        found = []
+        for each in zip(*told, strict=True):
+            answers = [*each, *(one for one in others if not one[0])]
+            found.append(min(answers, key=lambda answer: answer[0]))
         return found
 
-    def _left_out(self, names: dict[int, Hashable], row: Row) -> tuple[Hashable, ...]:
-        everybody = tuple(names[i] for i in row.places.tolist())
+    def _left_out(
+        self,
+        asked: Sequence[Judged],
+        names: Sequence[Hashable],
+        weights: Sequence[Fraction] | None,
+    ) -> tuple[Hashable, ...]:
+        full = [own.row(names, weights) for own in asked]
+        order = np.argsort(full[0][1])  # as the first history has its clients
+        everybody = tuple(names[k] for k in order)
         if self._state.breaches:
             return everybody
-        own = self._history.classes.of
-        kinds = [int(own[i]) if i < len(own) else 0 for i in row.places.tolist()]
+        own_places = [np.asarray(places)[order] for _, places in full]
+        kinds, sizes = _kinds(asked, everybody)
+
+        def rows(kept: list[np.ndarray]) -> list[list[Row | None]]:
+            found: list[list[Row | None]] = []
+            for (row, _), places in zip(full, own_places, strict=True):
+                ats = [np.sort(places[at]) for at in kept]
+                found.append([
+                    None if not len(at) else Row(
+                        row.places[at],
+                        None if row.weights is None else tuple(row.weights[k] for k in at),
+                    )
+                    for at in ats
+                ])  # fmt: skip
+            return found
 
         def allowed(kept: list[np.ndarray]) -> list[bool]:
-            parts = [
-                None if not len(at) else Row(
-                    row.places[at],
-                    None if row.weights is None else tuple(row.weights[k] for k in at),
-                )
-                for at in kept
-            ]  # fmt: skip
-            return [is_allowed for is_allowed, _ in self._reasons(parts)]
+            return [is_allowed for is_allowed, _ in self._reasons(asked, rows(kept))]
 
-        most = min(_MOST_TRIED, max(_LEAST_TRIED, _MOST_PASSED // max(1, len(own))))
-        if (self._weak or 0) > 3:  # whose verdicts may take searches
-            most = min(most, max(_LEAST_TRIED, _MOST_SEARCHED // max(1, len(own))))
-        sizes = self._history.classes.sizes
-        left = fewest_left_out(kinds, row.codes.tolist(), sizes, allowed, most)
+        count = len(asked) * max(len(own.history.classes.of) for own in asked)
+        most = min(_MOST_TRIED, max(_LEAST_TRIED, _MOST_PASSED // max(1, count)))
+        if (self._bars.weak or 0) > 3:  # whose verdicts may take searches
+            most = min(most, max(_LEAST_TRIED, _MOST_SEARCHED // max(1, count)))
+        left = fewest_left_out(kinds, full[0][0].codes.tolist(), sizes, allowed, most)
         return tuple(everybody[k] for k in left)
 
-    def _search(self, matrix: np.ndarray) -> tuple[int, int] | None:
-        """Return bounds of weak T by a search; None where mrsa_jax, which has one, is not there."""
-        try:
-            from mrsa_jax.privacy import weak_privacy
-        except ImportError:
-            return None
-        found = weak_privacy(matrix, effort=self._effort)
-        assert found.lower is not None
-        assert found.upper is not None
-        return found.lower, found.upper
-
     def _stated(self, sums: int) -> GateState:
-        figures = self._figures
-        if figures is None:
+        known = [(own, own.figures) for own in self._judged if own.figures is not None]
+        if not known:
             return GateState(sums)
-        names, before = self._history.names, self._state
-        known = set(before.exposed)
-        new = (names[i] for i in np.flatnonzero(figures.exposed) if names[i] not in known)
-        least, hidden = figures.least, figures.hidden
-        breaches = (self._weak_breach(figures, "is"), self._hidden_breach(figures, "is"))
+        before = self._state.exposed
+        told = dict.fromkeys(before)
+        for own, figures in known:
+            told |= dict.fromkeys(own.history.names[i] for i in np.flatnonzero(figures.exposed))
+        weakest, weak = min(known, key=lambda one: (one[1].lower, one[1].upper))
+        worst, least = min(known, key=lambda one: _least(one[1]))
+        at, hidden = least.least, least.hidden
+        breaches = [
+            _of_several([why for why in each if why])
+            for each in zip(*(own.breaches() for own, _ in known), strict=True)
+        ]
+        spare = (len(known) - 1).bit_length()
         return GateState(
             sums=sums,
-            clients=int(np.count_nonzero(self._history.classes.of)),
-            rank=self._history.rank,
-            exposed=(*before.exposed, *new),
-            strong=figures.strong,
-            lower=figures.lower,
-            upper=figures.upper,
-            hidden=None if least is None or hidden is None else float(hidden[least]),
-            hidden_client=None if least is None else names[least],
-            error_bits=self._history.error_bits,
-            is_searched=figures.is_searched,
+            clients=len({name for own, _ in known for name in own.history.names}),
+            rank=sum(own.history.rank for own, _ in known),
+            exposed=tuple(told),
+            strong=min(figures.strong for _, figures in known),
+            lower=weak.lower,
+            upper=min(figures.upper for _, figures in known),
+            hidden=None if at is None or hidden is None else float(hidden[at]),
+            hidden_client=None if at is None else worst.history.names[at],
+            error_bits=min(own.history.error_bits for own, _ in known) - spare,
+            is_searched=any(figures.is_searched for _, figures in known),
             breaches=tuple(why for why in breaches if why),
+            parts=sum(own.name is not None for own in self._judged),
+            weak_part=weakest.name,
+            hidden_part=worst.name,
         )
 
-    def _weak_words(self, figures: Figures, verb: str) -> str:
-        low, high = figures.lower, figures.upper
-        interval = str(low) if low == high else f"between {low} and {high}"
-        return f"weak T {verb} {interval}"
 
-    def _weak_breach(self, figures: Figures, verb: str) -> str:
-        if self._weak is None or figures.lower >= self._weak:
-            return ""
-        words = self._weak_words(figures, verb)
-        if figures.upper < self._weak:
-            return f"{words}, below {self._weak}"
-        if figures.is_searched:
-            return f"{words} at this effort: {self._weak} is not proven, more effort may decide"
-        return (
-            f"{words}: {self._weak} is not proven, and nothing was searched for it (mrsa_jax does)"
-        )
+def _least(figures: Figures) -> float:
+    """Return among how many the worst client is hidden; what is not known next to exposure."""
+    least, hidden = figures.least, figures.hidden
+    return _ABOVE if least is None or hidden is None else float(hidden[least])
 
-    def _hidden_words(self, figures: Figures, verb: str) -> str:
-        least, hidden = figures.least, figures.hidden
-        if least is None or hidden is None:
-            return "among how many the worst client is hidden is not known to nine digits"
-        names = self._history.names
-        who = f"client {printable(names[least])}" if least < len(names) else "a new client"
-        return f"{who} {verb} hidden among {hidden_words(float(hidden[least]))}"
 
-    def _hidden_breach(self, figures: Figures, verb: str) -> str:
-        if self._hidden is None:
-            return ""
-        words = self._hidden_words(figures, verb)
-        hidden = figures.hidden
-        if hidden is None:
-            return words
-        is_held = hidden.min() >= self._hidden * (1 - _TOLERANCE)
-        return "" if is_held else f"{words}, below {self._hidden:g}"
+def _of_several(breaches: Sequence[str]) -> str:
+    """Return the first breach, and how many more parts have one; "" where there are none."""
+    more = len(breaches) - 1
+    if more < 1:
+        return "".join(breaches)
+    return f"{breaches[0]} (and so in {more} more part{'s' if more > 1 else ''})"
+
+
+def _kinds(asked: Sequence[Judged], names: Sequence[Hashable]) -> tuple[list[int], np.ndarray]:
+    """Return for each client a number of those with its history in all parts, and their counts."""
+    if len(asked) == 1:
+        return [asked[0].kind(name) for name in names], asked[0].history.classes.sizes
+    numbers: dict[tuple[int, ...], int] = {(0,) * len(asked): 0}
+    everybody = dict.fromkeys(name for own in asked for name in own.history.names)
+    of = {
+        name: numbers.setdefault(tuple(own.kind(name) for own in asked), len(numbers))
+        for name in everybody
+    }
+    counts = np.bincount([*of.values(), 0], minlength=len(numbers))
+    return [of.get(name, 0) for name in names], counts
 
 
 def _named(clients: Any, weights: Any) -> tuple[list[Hashable], list[Fraction] | None]:

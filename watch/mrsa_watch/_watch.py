@@ -47,6 +47,12 @@ class Watched:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON; clients who were exposed before are only counted."""
         line, state = self.line, self.state
+        parts = {} if not state.parts else {
+            "part": line.part,
+            "parts": state.parts,
+            "weak_part": state.weak_part,
+            "hidden_part": state.hidden_part,
+        }  # fmt: skip
         return {
             "run": line.run,
             "round": line.round,
@@ -64,13 +70,16 @@ class Watched:
             "hidden_client": state.hidden_client,
             "error_bits": state.error_bits,
             "breaches": list(state.breaches),
-        }
+        } | parts
 
     def to_words(self) -> str:
         """Return it as a line for people."""
         line, state = self.line, self.state
         name = f"round {line.round}" + (f" sum {line.sum}" if line.sum else "")
         name = f"run {line.run} {name}" if line.run else name
+        name += "" if line.part is None else f" part {printable(line.part)}"
+        weakest = f" (part {printable(state.weak_part)})" if state.parts else ""
+        worst = f", part {printable(state.hidden_part)}" if state.parts else ""
         exposed = f"{len(state.exposed)} exposed"
         if self.newly_exposed:
             told = ", ".join(printable(client) for client in self.newly_exposed[:_MOST_NAMED])
@@ -82,12 +91,13 @@ class Watched:
         hidden = "worst hidden not known"
         if state.hidden is not None:
             who = printable(state.hidden_client)
-            hidden = f"worst hidden among {hidden_words(state.hidden)} ({who})"
+            hidden = f"worst hidden among {hidden_words(state.hidden)} ({who}{worst})"
         parts = [
             f"{state.clients} clients, rank {state.rank}",
+            *([f"worst of {state.parts} parts"] if state.parts else []),
             exposed,
             f"strong T {state.strong}",
-            f"weak T {interval}{' (searched)' if state.is_searched else ''}",
+            f"weak T {interval}{weakest}{' (searched)' if state.is_searched else ''}",
             hidden,
             *(f"BREACH: {why}" for why in self.new_breaches),
         ]
@@ -110,7 +120,7 @@ def watch(path: pathlib.Path, gate: Gate, poll_seconds: float | None) -> Iterato
         if found.status != "learnt":
             continue
         before = gate.state
-        state = gate.add(found.clients, found.weights)
+        state = gate.add(found.clients, found.weights, found.part)
         yield Watched(
             found,
             state,
@@ -133,6 +143,7 @@ _HELP = {
     "hidden_among": "as in one sum of how many the worst client is hidden; absent if not known",
     "last_round": "round of the last sum",
     "breaches": "bars that do not hold, or are not known to",
+    "parts": "parts of the vector, of which the worst is told; absent if there are none",
 }
 
 
@@ -165,6 +176,7 @@ def to_metrics(found: Watched, log: str) -> str:
         "hidden_among": state.hidden,
         "last_round": found.line.round,
         "breaches": len(state.breaches),
+        "parts": state.parts or None,
     }
     label = log.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     lines = []

@@ -16,6 +16,9 @@ of them, so that M, with one column a class, says all. Each claim has a proof in
 A --claim says what has to follow: "weak T >= 4", "strong T = 2", "rank <= 9", "plain sum >= 3",
 "not exposed" (nobody, or those named), "exposed anna" ("with bob"), "hidden among >= 3.5" (all, or
 those named); names with blanks stand in quotes.
+Where sums are over parts of the vector, each part has a matrix and claims of its own, with the sums
+of whole updates in all of them, and there is no other part in the log. What is said of T, of hidden
+clients and of exposed ones is then of the worst part.
 Exit status: 0 if all that has a proof is "checked", and the matrix is the log's; 1 if something is
 "REFUSED", or a --claim does not follow; 3 if something was left out (too many steps, a log that
 cannot be read here, a --claim of a reading that waits for your --reading); 2: misuse.
@@ -61,6 +64,8 @@ KEYS = dict(
     for line in """\
 certificate: no short proof,format,version,made by,log,reading,clients,rounds,sums,coalition,\
 kernel,claims
+certificate of parts: format,version,made by,log,reading,parts
+part: part,no short proof,clients,rounds,sums,coalition,kernel,claims
 log: name,sha256
 lines: layout
 matrix: layout,delimiter,header,left_out
@@ -76,7 +81,8 @@ hidden: claim,value,by
 kernel: claim,value,by,modulus,vectors,steps
 hidden among at least: claim,clients,value,vector
 header of the log: format,version,system,aggregation,pseudonyms,run,extra
-line of the log: round,sum,status,clients,weights,asked,lost,noise,clip,time,extra""".splitlines()
+line of the log: round,sum,status,clients,weights,asked,lost,noise,clip,time,extra,\
+part""".splitlines()
 )
 
 
@@ -199,12 +205,15 @@ def is_plain(reading: Any) -> bool:
     """Return whether a reading takes a whole log, from columns whose names say what they are."""
     j, i = [str(name).lower() for name in reading.get("columns", (ROUND, CLIENT))[:2]]
     named = reading.get("header", 1) or reading["layout"] == "matrix"
-    cut = reading.get("left_out") or reading.get("where")
+    cut = reading.get("left_out") or reading.get("where") or len(reading.get("columns", ())) > 3
     return bool(named and not cut and re.search(ROUND, j) and re.search(CLIENT, i))
 
 
 def read_log(data: bytes, reading: Any, spend: Any = abs) -> tuple[dict[Any, Fraction], list[str]]:
-    """Return the weights of (round, client), where not zero, of a log, and what was left out."""
+    """Return the weights of (round, client), where not zero, of a log, and what was left out.
+
+    A sum of a part of the vector has the part as a third in its keys, and behind its round's name.
+    """
     layout = reading.get("layout") if type(reading) is dict else None
     need(layout in ("lines", "matrix", "long"), "an unknown layout")
     keyed(reading, str(layout))
@@ -264,10 +273,11 @@ def read_matrix(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Fr
 def read_rows(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]]:
     """Read a row for each client in each sum."""
     columns, where, entries = reading["columns"], reading["where"], dict[Any, Fraction]()
-    need(type(columns) is list and len(columns) == 3 and len(where) <= 20, "other columns or rules")
-    used = texts(columns[: 2 if columns[2] is None else 3])
+    need(type(columns) is list and len(columns) in (3, 4), "other columns")
+    need(len(where) <= 20, "other rules")
+    used = texts(columns[:2] + [name for name in columns[2:] if name is not None])
     need({*used, *(name for name, _ in where)} <= set(names), "a column that is not there")
-    j, i, w = (None if name is None else names.index(name) for name in columns)
+    j, i, w, part = (None if name is None else names.index(name) for name in [*columns, None][:4])
     rules = [(names.index(name), set(texts(wanted))) for name, wanted in where]
     words, count, cut = dict[str, str](), 0, [0] * (len(rules) + 1)
     seen = dict[str, int]()  # of each client, in bits: who has a row that passes each rule, and all
@@ -279,6 +289,9 @@ def read_rows(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Frac
         cut = [some + (not passed) for some, passed in zip(cut, good)]
         seen[key[1]] = seen.get(key[1], 0) | sum(passed << n for n, passed in enumerate(good))
         need(len(words) <= 2 * MOST_ENTRIES, "too many names in the log")
+        own = "" if part is None else row[part]
+        if own not in ("", "nan", "NaN"):
+            key = (f"{key[0]}[{own}]", key[1], words.setdefault(own, own))
         if good[-1]:
             put(entries, key, number("1" if w is None else row[w]))
     unused = [name for name in names if name not in [*used, *(name for name, _ in where)]]
@@ -312,14 +325,21 @@ def read_lines(lines: Any) -> tuple[dict[Any, Fraction], list[str]]:
         if status == "learnt":
             names = texts(own["clients"])
             weights = own.get("weights", ["1"] * len(names))
-            key = (run, integer(own["round"], 0), integer(own.get("sum", 0), 0))
+            part = own.get("part")
+            need(
+                part is None or (type(part) is str and part), "a part of the vector without a name"
+            )
+            key = (run, integer(own["round"], 0), integer(own.get("sum", 0), 0), part)
             count += len(names) * (key not in sums)
             need(len(names) == len(weights) and count <= MOST_ENTRIES, "too many clients in sums")
             told = {words.setdefault(i, i): number(weight) for i, weight in zip(names, weights)}
             need(sums.setdefault(key, told) == told, "a sum of the log that is told in two ways")
-    many, parts = any(key[0] for key in sums), any(key[2] for key in sums)
-    named = {f"{r}:" * many + str(j) + f"/{k}" * parts: told for (r, j, k), told in sums.items()}
-    entries = {(j, i): weight for j, told in named.items() for i, weight in told.items()}
+    many, several = any(key[0] for key in sums), any(key[2] for key in sums)
+    entries = {}
+    for (r, j, k, part), told in sums.items():
+        name, more = f"{r}:" * many + str(j) + f"/{k}" * several, () if part is None else (part,)
+        name += "" if part is None else f"[{part}]"
+        entries.update({(name, i, *more): weight for i, weight in told.items()})
     return entries, [f"{some} lines are {what}" for what, some in cut.items()]
 
 
@@ -345,8 +365,8 @@ class Checker:
     left = MOST_STEPS
     doubt = "of a matrix that is not known to be the log's"
 
-    def __init__(self, coalition: Any = None, reading: Any = None) -> None:
-        self.coalition, self.reading = coalition, reading
+    def __init__(self, coalition: Any = None, reading: Any = None, part: Any = None) -> None:
+        self.coalition, self.reading, self.part = coalition, reading, part
         self.least, self.most = collections.Counter[str](), dict[str, Any]()
         self.exposed: list[tuple[int, set[int]]] = []
         self.free: set[int] = set()
@@ -358,15 +378,29 @@ class Checker:
             raise Unchecked(f"it takes {steps} steps, and {self.left} are left (--steps)")
         self.left -= steps
 
-    def load(self, data: bytes) -> dict[str, Any]:
-        """Return the content of a certificate that has all it needs, and nothing else."""
+    def load(self, data: bytes) -> list[dict[str, Any]]:
+        """Return the content of a certificate, of each part of the vector if it is of parts."""
         need(len(data) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
         items = sum(map(data.count, (b",", b"[", b"{")))
         need(items <= MOST_ITEMS, f"more than {MOST_ITEMS} items")
         self.spend(len(data) // 8 + 10 * items)
         numbers: Any = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), integer)
         content: Any = json.loads(data.decode(), object_pairs_hook=once, **numbers)
-        keyed(content, "certificate")
+        if type(content) is not dict or "parts" not in content:
+            return [self.checked(content)]
+        keyed(content, "certificate of parts")
+        parts, common = content.pop("parts"), content
+        need(type(parts) is list and parts, "no parts")
+        for own in parts:
+            keyed(own, "part")
+        names = texts([own["part"] for own in parts])
+        need(len(set(map(alike, names))) == len(names), "parts that may be one")
+        return [self.checked({**common, **own}, own["part"]) for own in parts]
+
+    def checked(self, content: Any, part: Any = None) -> dict[str, Any]:
+        """Return the content of a certificate that has all it needs, and nothing else."""
+        own = content if part is None else {k: v for k, v in content.items() if k != "part"}
+        keyed(own, "certificate")
         keyed(content["log"], "log")
         need(content["format"] == FORMAT and integer(content["version"]) == VERSION, "no format")
         remarks = [content["made by"], content["log"]["name"], *texts(content["no short proof"])]
@@ -375,9 +409,9 @@ class Checker:
         need(type(content["claims"]) is list and content["claims"], "it claims nothing")
         return dict(content)
 
-    def read(self, data: bytes) -> str:
+    def read(self, content: dict[str, Any]) -> str:
         """Read the matrix, fractions made integers row by row, and the vectors u."""
-        content = self.content = self.load(data)
+        self.content = content
         clients, rounds, sums = texts(content["clients"]), texts(content["rounds"]), content["sums"]
         for names in (clients, rounds):
             need(len(set(map(alike, names))) == len(names), "names that may be one")
@@ -386,6 +420,7 @@ class Checker:
         self.known = dict.fromkeys(places(content["coalition"], len(clients)))
         told = ", ".join(self.names[i] for i in self.known) or "nobody"
         wanted = {clients[i] for i in self.known} if self.coalition is None else self.coalition
+        wanted = wanted if self.part is None else {*wanted} & {*clients}
         need({clients[i] for i in self.known} == set(wanted), f"the server knows {told}, which is "
              f"another --coalition than {listed(wanted) or 'nobody'}")  # fmt: skip
         self.entries: dict[Any, Fraction] = {}
@@ -429,8 +464,11 @@ class Checker:
         keyed(claim, claim["by"] if kind == "weak T at least" else kind)
         return str(work(claim))
 
-    def is_matrix(self, log: bytes) -> str:
-        """Check that the log is the certificate's, and gives its matrix when it is read again."""
+    def is_matrix(self, log: bytes, parts: Any = ()) -> str:
+        """Check that the log is the certificate's, and gives its matrix when it is read again.
+
+        Of a certificate of parts: those of all parts that are in it.
+        """
         need(len(log) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
         digest, reading = hashlib.sha256(log).hexdigest(), self.content["reading"]
         need(self.content["log"]["sha256"] == digest, f"the certificate is not of SHA-256 {digest}")
@@ -438,10 +476,20 @@ class Checker:
         if reading is None:
             raise Unchecked(f"SHA-256 {digest}, but its matrix cannot be read here")
         entries, told = read_log(log, reading, self.spend)
-        need(entries == self.entries, "it has another matrix")
+        told_of = {key[2] for key in entries if len(key) > 2}
+        need(not parts or told_of == {own.part for own in parts},
+             f"its parts of the vector are {listed(sorted(told_of)) or 'none'}")  # fmt: skip
+        for own in parts or [self]:
+            self.spend(len(entries) * bool(parts))
+            mine = {
+                key[:2]: weight for key, weight in entries.items() if key[2:] in ((), (own.part,))
+            }
+            need((mine if parts else entries) == own.entries, "it has another matrix"
+                 + f" of part {own.part!a}" * bool(parts))  # fmt: skip
         how = json.dumps(reading)
         agree = f"of the log as it is read; if you agree to that, add --reading {shlex.quote(how)}"
-        self.doubt = "" if self.reading or is_plain(reading) else agree
+        for own in parts or [self]:
+            own.doubt = "" if self.reading or is_plain(reading) else agree
         return "\n  ".join([f"SHA-256 {digest}, with this matrix if read as {how}", *told])
 
     def in_kernel(self, vector: Any) -> list[int]:
@@ -621,6 +669,13 @@ class Checker:
         """Check that something that is asked for follows from what is checked."""
         what, sign, value, (names, others) = asked(text)
         need(self.places.keys() >= {*names, *others}, "no such client in the log as it is read")
+        need(self.follows(what, sign, value, names, others), "no claim that is checked shows it")
+        if self.doubt:
+            raise Unchecked(self.doubt)
+        return "it follows from claims that are checked"
+
+    def follows(self, what: str, sign: str, value: Any, names: Any, others: Any) -> bool:
+        """Return whether something that is asked for follows from what is checked."""
         inside = [i for i, k in enumerate(self.class_of) if k >= 0]
         own = [self.places[name] for name in names] or inside
         need(own and {*own} <= {*inside}, "a client in no sum, or whom the server knows")
@@ -635,10 +690,33 @@ class Checker:
             good = all(self.among[self.class_of[i]] >= value for i in own)
         else:
             good = (sign == "<=" or least >= value) and (sign == ">=" or most <= value)
-        need(good, "no claim that is checked shows it")
-        if self.doubt:
-            raise Unchecked(self.doubt)
-        return "it follows from claims that are checked"
+        return bool(good)
+
+
+def worst_shows(parts: list[Checker], text: str) -> str:
+    """Check that something that is asked for follows of the worst of several parts."""
+    what, sign, value, (names, others) = asked(text)
+    need(what != "rank", "the rank is of one matrix, not of several parts")
+    everybody = {name for own in parts for name in own.places}
+    need(everybody >= {*names, *others}, "no such client in the log as it is read")
+
+    def some(own: Checker, sign: str, clients: Any) -> bool:
+        joined = [name for name in others if name in own.places]
+        return own.follows(what, sign, value, clients, joined)
+
+    if what == "exposed":
+        good = all(any(some(own, sign, [name]) for own in parts if name in own.places)
+                   for name in names)  # fmt: skip
+    elif what in ("not exposed", "hidden among"):
+        trained = [(own, [name for name in names if name in own.places]) for own in parts]
+        good = all(some(own, sign, mine) for own, mine in trained if mine or not names)
+    else:
+        good = sign == "<=" or all(some(own, ">=", []) for own in parts)
+        good = good and (sign == ">=" or any(some(own, "<=", []) for own in parts))
+    need(good, "no claim that is checked shows it")
+    if any(own.doubt for own in parts):
+        raise Unchecked(parts[0].doubt)
+    return "it follows from claims that are checked, of the worst part"
 
 
 def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = (),
@@ -656,19 +734,42 @@ def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = 
             status, text = "REFUSED", str(why) if told else f"malformed ({type(why).__name__})"
         found.append((status, f"{label}: {text}"))
 
-    checker = Checker(() if asked and coalition is None else coalition, reading)
-    checker.left = steps
-    for label, work, data in (("certificate", checker.read, certificate),
-                              ("log", checker.is_matrix, log)):  # fmt: skip
+    wanted = () if asked and coalition is None else coalition
+    parts: list[Checker] = []
+
+    def read(data: bytes) -> str:
+        first = Checker(wanted, reading)
+        first.left, told = steps, []
+        for content in first.load(data):
+            own = Checker(wanted, reading, content.pop("part", None))
+            own.left = parts[-1].left if parts else first.left
+            told.append((own.part, own.read(content)))
+            parts.append(own)
+        named = {name for own in parts for name in own.places}
+        need(wanted is None or {*wanted} <= named, "another --coalition than the certificate's")
+        return "\n  ".join(f"part {name!a}: {said}" if name is not None else said
+                           for name, said in told)  # fmt: skip
+
+    def is_log(data: bytes) -> str:
+        several = [own for own in parts if own.part is not None]
+        parts[0].left = parts[-1].left
+        return parts[0].is_matrix(data, several)
+
+    for label, work, data in (("certificate", read, certificate), ("log", is_log, log)):
         attempt(label, work, data)
         if found[-1][0] == "REFUSED" or (found[-1][0] != "checked" and label == "certificate"):
             return found
-    for place, claim in enumerate(checker.content["claims"], start=1):
-        attempt(f"claim {place}", checker.run, claim)
-    unproven = checker.content["no short proof"]
-    found += [("not checked, no short proof", ascii(text)) for text in unproven]
+    left = parts[0].left
+    for own in parts:
+        own.left, label = left, "" if own.part is None else f"part {own.part!a}, "
+        for place, claim in enumerate(own.content["claims"], start=1):
+            attempt(f"{label}claim {place}", own.run, claim)
+        unproven = own.content["no short proof"]
+        found += [("not checked, no short proof", label + ascii(text)) for text in unproven]
+        left = own.left
     for text in asked:
-        attempt(f"--claim {text!a}", checker.shows, text)
+        shows = parts[0].shows if parts[0].part is None else functools.partial(worst_shows, parts)
+        attempt(f"--claim {text!a}", shows, text)
     return found
 
 

@@ -8,6 +8,7 @@ from ._jsonl import (
     LineParser as LineParser,
     SumLine as SumLine,
 )
+from ._names import PartNames as PartNames
 from ._numbers import (
     SCALE_RULE as SCALE_RULE,
     common_denominator as common_denominator,

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 
 from mrsa_watch._base.errors import nearest
 from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, shown, twice
-from mrsa_watch.logs._names import PartNames, check_alike, fault, likeness
+from mrsa_watch.logs._names import MOST_NAME, PartNames, check_alike, fault, is_name, likeness
 from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_number
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
@@ -27,7 +27,6 @@ TORN = b"#torn"
 """Ends a line that a crash cut short: no JSON does. What it held was never acknowledged."""
 STAGES = ("setup", "share_keys", "upload", "unmask", "train")
 STATUSES = ("learnt", "aborted", "refused")
-MOST_NAME = 1000  # characters
 _MOST_WHOLE = 2**63
 _HEADER = ("format", "version", "system", "aggregation", "pseudonyms", "run", "extra")
 _SUM = ("round", "sum", "status", "clients", "weights", "asked", "lost", "noise", "clip", "time",
@@ -258,7 +257,7 @@ def _read_header(fields: dict[str, Any], line: int, where: str) -> Header:
             fault(where, f"{key!r} in a header", _listing(fields))
     for key in ("system", "aggregation"):
         text = fields[key]
-        if not (isinstance(text, str) and _is_name(text)):
+        if not (isinstance(text, str) and is_name(text)):
             fault(where, f"a text in one line as {key!r}", shown(text))
     pseudonyms = fields["pseudonyms"]
     is_known = isinstance(pseudonyms, str) and _PSEUDONYMS.fullmatch(pseudonyms)
@@ -287,10 +286,6 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
         fault(where, "a text as 'time'", shown(fields["time"]))
     asked = _names(fields["asked"], "'asked'", where) if "asked" in fields else None
     lost = _read_lost(fields.get("lost", {}), where)
-    part = fields.get("part")
-    if "part" in fields and not (isinstance(part, str) and _is_name(part)):
-        fault(where, "a name in one line as 'part', which sums of whole updates do not have",
-              shown(part))  # fmt: skip
     _check_sets(status, clients, asked, lost, where)
     return SumLine(
         run,
@@ -304,7 +299,7 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
         _size(fields, "noise", "a number of 0 or more", where),
         _size(fields, "clip", "a positive number", where),
         line,
-        part,
+        fields.get("part"),
     )
 
 
@@ -348,7 +343,7 @@ def _names(value: Any, what: str, where: str) -> tuple[str, ...]:
         odd = next(name for name in value if type(name) is not str)
         fault(where, f"clients as text in {what}", shown(odd))
     if not _is_plain(value):
-        odd = next((name for name in value if not _is_name(name)), None)
+        odd = next((name for name in value if not is_name(name)), None)
         if odd is not None:
             fault(where, "names in one line, without blanks around them, of at most "
                   f"{MOST_NAME} characters in {what}", shown(odd))  # fmt: skip
@@ -362,12 +357,6 @@ def _is_plain(names: list[str]) -> bool:
     joined = "".join(names)
     within = not names or (all(names) and len(max(names, key=len)) <= MOST_NAME)
     return within and joined.isprintable() and " " not in joined
-
-
-def _is_name(name: str) -> bool:
-    """Return whether a name is one line of whole characters."""
-    good = 0 < len(name) <= MOST_NAME and name == name.strip() and len(name.splitlines()) == 1
-    return good and not any("\ud800" <= mark <= "\udfff" for mark in name)
 
 
 def _read_lost(value: Any, where: str) -> dict[str, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch.logs._numbers import parse_decimal
 
+MOST_NAME = 1000  # characters
 _MOST_SHOWN = 200  # characters of what was found
 
 
@@ -56,7 +57,13 @@ def likeness(name: Any) -> Any:
     return " ".join(name.split()) if number is None else number
 
 
-MOST_PARTS = 1000
+def is_name(name: str) -> bool:
+    """Return whether a name is one line of whole characters."""
+    good = 0 < len(name) <= MOST_NAME and name == name.strip() and len(name.splitlines()) == 1
+    return good and not any("\ud800" <= mark <= "\udfff" for mark in name)
+
+
+MOST_PARTS = 256
 """Parts of the vector in one log: each is judged by itself."""
 
 
@@ -72,10 +79,14 @@ class PartNames:
 
     def check(self, part: str | None, where: str) -> str | None:
         """Return a part that is new; raise for one that may be another, or one too many."""
-        other = None if part is None else self._known.get(likeness(part))
-        if part is None or other is not None:
-            if part is not None:
-                check_alike(part, other, "part", where)
+        if part is None:
+            return None
+        if not (isinstance(part, str) and is_name(part)):
+            fault(where, f"a name in one line, of at most {MOST_NAME} characters, as the part of "
+                  "the vector (nothing for whole updates)", ascii(part)[:80])  # fmt: skip
+        other = self._known.get(likeness(part))
+        if other is not None:
+            check_alike(part, other, "part", where)
             return None
         if len(self._known) == MOST_PARTS:
             fault(where, f"sums of at most {MOST_PARTS} parts of the vector (coordinates that the "

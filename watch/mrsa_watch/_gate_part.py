@@ -1,0 +1,154 @@
+"""The sums of one part of the vector as a gate judges them, or those of whole updates."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Hashable, Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from mrsa_watch._base.html import hidden_words
+from mrsa_watch._base.untrusted import printable
+from mrsa_watch._history import Figures, History
+from mrsa_watch._rows import Row
+
+_TOLERANCE = 1e-9  # of how well one is hidden: what floats may take off blocks' exact figures
+
+
+class Bars(NamedTuple):
+    """What a gate demands, as its arguments say, and what may be spent on it."""
+
+    weak: int | None
+    hidden: float | int | None
+    effort: float
+
+
+class Judged:
+    """A history of sums of one vector, and which bars hold of it.
+
+    Attributes:
+        history: The sums.
+        figures: What they leak; None while nobody took part.
+        name: Of the part of the vector; None for whole updates.
+    """
+
+    def __init__(self, bars: Bars) -> None:
+        self.bars = bars
+        self.history = History()
+        self.figures: Figures | None = None
+        self.name: str | None = None
+
+    def of_part(self, name: str) -> Judged:
+        """Return the same sums as those of a part, which were learnt in it too."""
+        found = copy.deepcopy(self)
+        found.name = name
+        return found
+
+    def add(self, names: list[Hashable], weights: Iterable[Fraction] | None) -> None:
+        """Take a sum that was learnt."""
+        self.history.join(names)
+        row = Row.of([self.history.numbers[name] for name in names], weights)
+        if self.history.add(row):
+            self.figures = self.history.figures(self._search, self.bars.weak or 0)
+        elif self.figures is not None:
+            self.figures = dataclasses.replace(self.figures, is_searched=False)
+
+    def row(
+        self, names: Sequence[Hashable], weights: Iterable[Fraction] | None
+    ) -> tuple[Row, list[int]]:
+        """Return the row of a cohort, and where in it each client is."""
+        numbers = self.history.numbers
+        fresh = self.history.fresh(list(names))
+        own = (
+            numbers | {name: len(numbers) + k for k, name in enumerate(fresh)} if fresh else numbers
+        )
+        places = [own[name] for name in names]
+        rank = {place: at for at, place in enumerate(sorted(places))}
+        return Row.of(places, weights), [rank[place] for place in places]
+
+    def kind(self, name: Hashable) -> int:
+        """Return the class of a client with the same history; 0 if no sum has seen it."""
+        number = self.history.numbers.get(name)
+        return 0 if number is None else int(self.history.classes.of[number])
+
+    def breaches(self) -> tuple[str, str]:
+        """Return why the bars of weak T and of hidden among do not hold; "" where they do."""
+        if self.figures is None:
+            return "", ""
+        return self._weak_breach(self.figures, "is"), self._hidden_breach(self.figures, "is")
+
+    def reasons(self, rows: Sequence[Row | None]) -> list[tuple[bool, str]]:
+        """Return of each row whether all bars hold with it, and why."""
+        now = [why for why in self.breaches() if why]
+        same = (not now, "; ".join(now) or "nothing new would be learnt")
+        found = [same] * len(rows)
+        asked = []
+        for at, row in enumerate(rows):
+            if row is None or not self.history.adds(row):
+                continue
+            figures = self.history.figures_with(row, self._search, self.bars.weak or 0)
+            why = self._weak_breach(figures, "would be")
+            found[at] = not why, why or self._weak_words(figures, "would be")
+            if not why:
+                asked.append((at, row, figures))
+        if self.bars.hidden is None or not asked:
+            return found
+        exposed = [figures.exposed for _, _, figures in asked]
+        hidden = self.history.hidden_with([row for _, row, _ in asked], exposed)
+        for (at, _, figures), values in zip(asked, hidden, strict=True):
+            figures = dataclasses.replace(figures, hidden=values)
+            why = self._hidden_breach(figures, "would be")
+            found[at] = not why, why or f"{found[at][1]}; {self._hidden_words(figures, 'would be')}"
+        return found
+
+    def _search(self, matrix: np.ndarray) -> tuple[int, int] | None:
+        """Return bounds of weak T by a search; None where mrsa_jax, which has one, is not there."""
+        try:
+            from mrsa_jax.privacy import weak_privacy
+        except ImportError:
+            return None
+        found = weak_privacy(matrix, effort=self.bars.effort)
+        assert found.lower is not None
+        assert found.upper is not None
+        return found.lower, found.upper
+
+    def _weak_words(self, figures: Figures, verb: str) -> str:
+        low, high = figures.lower, figures.upper
+        interval = str(low) if low == high else f"between {low} and {high}"
+        return self._named(f"weak T {verb} {interval}")
+
+    def _named(self, words: str) -> str:
+        return words if self.name is None else f"in part {printable(self.name)}, {words}"
+
+    def _weak_breach(self, figures: Figures, verb: str) -> str:
+        bar = self.bars.weak
+        if bar is None or figures.lower >= bar:
+            return ""
+        words = self._weak_words(figures, verb)
+        if figures.upper < bar:
+            return f"{words}, below {bar}"
+        if figures.is_searched:
+            return f"{words} at this effort: {bar} is not proven, more effort may decide"
+        return f"{words}: {bar} is not proven, and nothing was searched for it (mrsa_jax does)"
+
+    def _hidden_words(self, figures: Figures, verb: str) -> str:
+        least, hidden = figures.least, figures.hidden
+        if least is None or hidden is None:
+            words = "among how many the worst client is hidden is not known to nine digits"
+            return self._named(words)
+        names = self.history.names
+        who = f"client {printable(names[least])}" if least < len(names) else "a new client"
+        return self._named(f"{who} {verb} hidden among {hidden_words(float(hidden[least]))}")
+
+    def _hidden_breach(self, figures: Figures, verb: str) -> str:
+        if self.bars.hidden is None:
+            return ""
+        words = self._hidden_words(figures, verb)
+        hidden = figures.hidden
+        if hidden is None:
+            return words
+        is_held = hidden.min() >= self.bars.hidden * (1 - _TOLERANCE)
+        return "" if is_held else f"{words}, below {self.bars.hidden:g}"
