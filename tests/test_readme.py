@@ -28,18 +28,19 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 }
+TOUR, SCHEMES = PAGES["docs/tour.md"], PAGES["docs/schemes.md"]
 # what the commands are for; other pages are run by tests/test_how_to.py
 GUIDE = "\n".join(text for name, text in PAGES.items() if name.startswith("docs/tutorials/"))
 
 
-def _blocks(language: str, text: str = README + GUIDE) -> list[str]:
+def _blocks(language: str, text: str = README + TOUR + PAGES["docs/install.md"] + GUIDE) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def test_the_tour_prints_what_it_says() -> None:
-    session = "\n".join(_blocks("pycon", README))
-    test = doctest.DocTestParser().get_doctest(session, {}, "tour", "README.md", 0)
-    assert len(test.examples) > 20
+    session = "\n".join(_blocks("pycon", README + TOUR))
+    test = doctest.DocTestParser().get_doctest(session, {}, "tour", "tour.md", 0)
+    assert len(test.examples) > 25
     printed: list[str] = []
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -52,7 +53,7 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     tutorials = [  # the others are run by tests/test_how_to.py
         PAGES[f"docs/tutorials/{name}.md"] for name in ("audit_a_log", "python_api")
     ]
-    code = "\n".join(_blocks("python", "\n".join([README, *tutorials])))
+    code = "\n".join(_blocks("python", "\n".join(tutorials)))
     names: dict[str, object] = {}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -122,7 +123,7 @@ def test_make_targets_exist() -> None:
 
 
 def test_the_printed_table_has_todays_columns() -> None:
-    (text,) = _blocks("text", README)
+    (text,) = _blocks("text", TOUR)
     # shown where clients sum by segments, or add noise; explained in words
     others = {"Level", "Seconds", "Epsilon", "Mean if Gaussian", "Worst if Gaussian"}
     for heading in COLUMNS:
@@ -146,10 +147,11 @@ def test_figures_and_links_exist(name: str) -> None:
 
 
 def test_references_are_defined_and_used() -> None:
-    used = set(re.findall(r"\]\[([a-z]+)\]", README))
-    defined = re.findall(r"^\[([a-z]+)\]: https://", README, re.MULTILINE)
-    assert used == set(defined)
-    assert len(defined) == len(used)
+    for text in (README, SCHEMES):
+        used = set(re.findall(r"\]\[([a-z]+)\]", text))
+        defined = re.findall(r"^\[([a-z]+)\]: https://", text, re.MULTILINE)
+        assert used == set(defined)
+        assert len(defined) == len(used)
 
 
 def _anchors(text: str) -> set[str]:
@@ -158,10 +160,16 @@ def _anchors(text: str) -> set[str]:
 
 
 def test_every_command_and_notebook_has_its_line() -> None:
-    rows = re.findall(r"^\| `([a-z]+)` \|", README.split("## Commands")[1], re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z]+)` \|", PAGES["docs/commands.md"], re.MULTILINE)
     assert set(cli._COMMANDS) <= set(rows)
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        assert f"(notebooks/{notebook.name})" in README, notebook.name
+        assert f"(../notebooks/{notebook.name})" in PAGES["docs/notebooks.md"], notebook.name
+
+
+def test_the_front_page_is_short_and_narrow() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 125
+    assert max(len(line) for line in lines if not line.startswith(("|", "["))) <= 120
 
 
 def test_the_citation_is_of_this_version() -> None:
