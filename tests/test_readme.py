@@ -33,7 +33,9 @@ TOUR, SCHEMES = PAGES["docs/tour.md"], PAGES["docs/schemes.md"]
 GUIDE = "\n".join(text for name, text in PAGES.items() if name.startswith("docs/tutorials/"))
 
 
-def _blocks(language: str, text: str = README + TOUR + PAGES["docs/install.md"] + GUIDE) -> list[str]:
+def _blocks(
+    language: str, text: str = README + TOUR + PAGES["docs/install.md"] + GUIDE
+) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
