@@ -152,11 +152,6 @@ class SegmentCosts:
         """float64[N], `payload_bits` over `plain_bits`."""
         return self.payload_bits / self.plain_bits
 
-    @property
-    def server_payload_bits(self) -> int:
-        """Bits of all masked inputs."""
-        return int(self.payload_bits.sum())
-
 
 @needs_values
 def segment_costs(
@@ -265,12 +260,8 @@ class CommunicationTimes:
     @property
     def group_seconds(self) -> np.ndarray:
         """float64[columns], of each group's slowest client; 0 for a group of nobody."""
-        return _slowest(self.seconds, self.columns)
-
-    @property
-    def plain_group_seconds(self) -> np.ndarray:
-        """float64[columns], `group_seconds` in plain bits."""
-        return _slowest(self.plain_seconds, self.columns)
+        own = self.seconds
+        return np.asarray([own[list(slots)].max(initial=0.0) for slots in self.columns], np.float64)
 
     @property
     def slowest_group(self) -> int:
@@ -340,7 +331,3 @@ def communication_times(
     sizes = np.asarray([MaskedInput.size(own) for own in stretches], np.int64)
     bits = segment_costs(layout).payload_bits
     return CommunicationTimes(bits, plain, sizes, rates, layout.columns, bits / needed)
-
-
-def _slowest(seconds: np.ndarray, columns: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    return np.asarray([seconds[list(slots)].max(initial=0.0) for slots in columns], np.float64)

@@ -12,7 +12,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.transforms import Transform
 
@@ -82,31 +81,25 @@ def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
         legend(ax)
 
 
-def legend(ax: Axes, title: str | None = None, *, above: bool = False, **more: Any) -> None:
+def legend(ax: Axes, *, above: bool = False) -> None:
     """Put the legend beside the axes, in a column above them, where no curve can run behind it."""
-    more.setdefault("handles", ax.get_legend_handles_labels()[0])
+    handles = ax.get_legend_handles_labels()[0]
     figure = ax.get_figure(root=True)
     assert figure is not None
-    if not more["handles"]:
+    if not handles:
         return
     if figure.get_figwidth() >= _NARROW and not above:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, title=title,
-                  alignment="left", **more)  # fmt: skip
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
         return
-    names = [_abbreviated(str(handle.get_label())) for handle in more["handles"]]
+    names = [_abbreviated(str(handle.get_label())) for handle in handles]
     size = _font_size()
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
     room = 72 * figure.get_figwidth() - 5 * size  # beside what stands left of the axes
     columns = max(1, min(4, len(names), int(room / (size * (longest * _LETTER + 4.5)))))
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, title=title,
-              alignment="left", ncols=columns, columnspacing=1.0, labels=names, **more)  # fmt: skip
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=columns,
+              columnspacing=1.0, handles=handles, labels=names)  # fmt: skip
     rows = -(-sum(name.count("\n") + 1 for name in names) // columns)
-    grow(figure, rows + (0 if title is None else title.count("\n") + 1))
-
-
-def grow(figure: Figure, rows: int) -> None:
-    """Make a figure of its own higher by rows of text."""
-    if figure.get_gid() == OWN:
+    if figure.get_gid() == OWN:  # room for the rows
         figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
 
 

@@ -36,12 +36,11 @@ def caption(ax: Axes, text: str) -> None:
     ax.set_label(text)
 
 
-def slant(ax: Axes, needed: bool = True) -> None:
+def slant(ax: Axes) -> None:
     """Slant the names under the axes, so that they stand clear of one another."""
-    if needed:
-        ax.tick_params(axis="x", labelrotation=30)
-        for name in ax.get_xticklabels():
-            name.set(ha="right", rotation_mode="anchor")
+    ax.tick_params(axis="x", labelrotation=30)
+    for name in ax.get_xticklabels():
+        name.set(ha="right", rotation_mode="anchor")
 
 
 def nobody(ax: Axes, values: Any, words: str) -> None:
@@ -108,14 +107,14 @@ def drawing(ax: Axes | None) -> Iterator[Axes]:
         yield ax
 
 
-def whole_numbers(*axes: Any, **settings: Any) -> None:
-    """Let the ticks of these axes of a figure stand at whole numbers."""
+def whole_numbers(axis: Any) -> None:
+    """Let the ticks of an axis stand at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    for axis in axes:
-        narrow = axis.axes.get_figure(root=True).get_figwidth() < 5
-        words = {"nbins": 6 if narrow else 9, "min_n_ticks": 1} | settings
-        axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], **words))
+    most = 6 if axis.axes.get_figure(root=True).get_figwidth() < 5 else 9
+    axis.set_major_locator(
+        MaxNLocator(integer=True, steps=[1, 2, 5, 10], nbins=most, min_n_ticks=1)
+    )
 
 
 # ---- Colour and dashes of a scheme, the same in figures and on pages; nothing heavy is imported.

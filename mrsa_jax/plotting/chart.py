@@ -114,8 +114,6 @@ class Chart:
 
 # ---- Curves that coincide, drawn so that each is seen: dashes in turn, never values moved.
 
-# ---- A chart on Matplotlib axes: the data, names and levels of a report's, and a key beside them.
-
 _NEAR = 0.006  # of the axis: about half a line's width
 _DASH = 4.0  # widths of the line
 
@@ -315,7 +313,8 @@ def _scales(ax: Axes, chart: Chart) -> None:
     places = np.unique(np.concatenate([np.zeros(0), *(np.ravel(o.x) for o in chart.lines)]))
     if chart.ticks:
         ax.set_xticks([at for at, _ in chart.ticks], [short(words) for _, words in chart.ticks])
-        slant(ax, len(chart.ticks) > 3)
+        if len(chart.ticks) > 3:
+            slant(ax)
         ax.set_xlim(-0.5, len(chart.ticks) - 0.5)
     elif len(places) == max((len(line.x) for line in chart.lines), default=0) <= _MOST_TICKS:
         ax.set_xticks(places, [f"{place:.4g}" for place in places])

@@ -78,14 +78,12 @@ def setting_entropy(seed: int | np.integer | bytes | None, setting: bytes) -> by
     return None if seed is None else hkdf(_seed_bytes(seed), b"setting" + setting)
 
 
-def hkdf(secret: bytes, info: bytes, *, salt: bytes | None = None, length: int = 32) -> bytes:
-    """Derive a key by HKDF-SHA256 for one purpose.
+def hkdf(secret: bytes, info: bytes) -> bytes:
+    """Derive a key of 32 bytes by HKDF-SHA256, without salt, for one purpose.
 
     Args:
         secret: Input key material.
         info: Purpose and context; the protocol's own domain tag is put before it.
-        salt: Optional salt.
-        length: Bytes of output, at most 8160.
 
     Returns:
         The output key material.
@@ -96,7 +94,7 @@ def hkdf(secret: bytes, info: bytes, *, salt: bytes | None = None, length: int =
 
     Source: RFC 5869.
     """
-    return raw_hkdf(secret, DOMAIN + info, salt, length)
+    return raw_hkdf(secret, DOMAIN + info, None, 32)
 
 
 def raw_hkdf(secret: bytes, info: bytes, salt: bytes | None, length: int) -> bytes:

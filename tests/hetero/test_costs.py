@@ -120,7 +120,6 @@ def test_costs_are_those_of_the_operations_one_by_one(layout, data):
     assert costs.server_key_agreements == server_agreements
     assert costs.server_secrets == secrets
     assert costs.server_keystream_words == server_words
-    assert costs.server_payload_bits == sum(bits)
     assert (costs.shares == 2 * number).all()
 
 

@@ -352,16 +352,16 @@ def calibrate(budget_seconds: float | int = 0.2) -> OperationSeconds:
     return operation_seconds(share_products=field, interpolation_products=field, **seconds)
 
 
-def _least(operation: Callable[[], Any], budget: float, batch: int = 10) -> float:
-    """Return the least mean time of a batch of operations within the budget."""
+def _least(operation: Callable[[], Any], budget: float) -> float:
+    """Return the least mean time of ten operations within the budget."""
     operation()
     best, end = float("inf"), time.perf_counter() + budget
     while True:
         start = time.perf_counter()
-        for _ in range(batch):
+        for _ in range(10):
             operation()
         now = time.perf_counter()
-        best = min(best, (now - start) / batch)
+        best = min(best, (now - start) / 10)
         if now > end:
             return best
 
