@@ -9,7 +9,11 @@ from ._audit import (
     plot_audit_privacy as plot_audit_privacy,
     plot_exposure_routes as plot_exposure_routes,
 )
-from ._designs import plot_designs as plot_designs, plot_policies as plot_policies
+from ._designs import (
+    plot_designs as plot_designs,
+    plot_participation as plot_participation,
+    plot_policies as plot_policies,
+)
 from ._saved import save_figure as save_figure, save_study_figures as save_study_figures
 from ._study import (
     plot_accuracy as plot_accuracy,

@@ -1,4 +1,4 @@
-"""Families of lines: what weak T says, how well clients are hidden, and how rare sums are."""
+"""The picture of a history, and what families of lines and policies for split blocks promise."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from mrsa_jax.plotting._style import SHADES, WARNING, caption, style
 from mrsa_jax.plotting.chart import Chart, Line, draw
-from mrsa_watch._base.errors import check_known, require
+from mrsa_watch._base.errors import check_known, check_size, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,3 +129,73 @@ def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ]
     low, mean, high = (np.array(column) for column in zip(*spread, strict=True))
     return low, mean, high
+
+
+# ---- Which client is in which sum, and from when the sums expose it.
+
+_MOST = 10**7
+"""Cells of a history that are drawn: beyond, most would be thinner than any screen's pixels."""
+
+
+def plot_participation(
+    history: Any,
+    *,
+    block_size: int | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw which client is in which sum, and from which round the sums expose it.
+
+    One row per round, from the top, and one column per client. A client's cells change colour in
+    the round in which the sums first expose it, as `privacy.first_exposure` decides in integers.
+
+    Args:
+        history: [rounds, clients] of bools or integer weights; not 0 is in the sum.
+        block_size: T of a scheme whose blocks are consecutive clients, to draw lines between them.
+        title: Above the picture.
+        ax: Where to draw; a separate figure if None.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ConfigurationError: If the history is no such matrix, has more than 10^7 cells, or the
+            block size is no positive integer.
+
+    Examples:
+        >>> ax = plot_participation([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 1]], block_size=2)
+        >>> ax.images[0].get_array().tolist()  # 0: not in the sum; 2: exposed by then
+        [[1, 1, 0, 0], [2, 0, 0, 0], [0, 0, 1, 1]]
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    from mrsa_jax._core.arrays import as_integers
+    from mrsa_jax.privacy import first_exposure
+
+    rows = np.asarray(as_integers(history, "history"))
+    require(rows.ndim == 2, "history", "must be a matrix [rounds, clients]", rows.shape)
+    rule = "must have at most 10**7 cells: draw some of its rounds or clients"
+    require(rows.size <= _MOST, "history", rule, rows.size)
+    first = np.asarray(first_exposure(rows))
+    since = (first >= 0) & (np.arange(len(rows))[:, None] >= first)
+    cells = np.where(rows != 0, 1 + since, 0)
+    with style():
+        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
+        looks = ListedColormap(["#F2F2F2", SHADES[2], WARNING])
+        ax.imshow(cells, looks, aspect="auto", interpolation="nearest", vmin=0, vmax=2)
+        if block_size is not None:
+            size = check_size(block_size, "block_size")
+            for edge in range(size, rows.shape[1], size) if rows.shape[1] <= 64 * size else ():
+                ax.axvline(edge - 0.5, color="white", linewidth=0.8)
+        ax.grid(False)
+        ax.set(xlabel="client", ylabel="round", title=title)
+        if since.any():
+            kinds = {"in the sum": SHADES[2], "in the sum, exposed": WARNING}
+            patches = [Patch(color=colour, label=label) for label, colour in kinds.items()]
+            ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    text = "Which client is in which sum: a row per round, a column per client."
+    when = f" The sums expose {(first >= 0).sum():,} of {rows.shape[1]:,} clients."
+    caption(ax, text + when)
+    return ax
