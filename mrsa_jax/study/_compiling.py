@@ -34,18 +34,21 @@ class Compiling:
         rounds, clients = config.rounds, config.population.num_clients
         _import_all(config)
         if self._is_of_use and rounds * clients <= LITTLE:
-            # in one of these all clients' columns differ, in the other none
-            places = np.arange(clients) - np.arange(rounds)[:, None]
-            apart = places % clients < config.population.cohort_size
-            self._start(privacy.first_exposure, apart)
-            self._start(_trial.analyse, np.ones_like(apart))
+            # somebody is exposed by the first, nobody by the second; empty rounds take no time
+            few = np.zeros((rounds, clients), np.bool_)
+            few[0, : config.population.cohort_size] = few[-1, 0] = True
+            self._start(privacy.first_exposure, few)
+            self._start(_trial.analyse, np.ones_like(few))
             self._analysed = list(self._started)
 
     def _start(self, work: Callable[..., Any], *arguments: Any) -> None:
         self._started.append(self._pool.submit(in_context(work), *arguments))
 
     def wait(self) -> None:
-        """Wait for what analyses a history."""
+        """Wait for what analyses a history, and import meanwhile what tells of it."""
+        import xarray as _xarray
+
+        del _xarray
         concurrent.futures.wait(self._analysed)
 
     def rounds(self, setting: Setting, schemes: Sequence[Scheme]) -> None:
@@ -56,7 +59,7 @@ class Compiling:
             self._start(self._round, setting, size)
 
     def _round(self, setting: Setting, size: int) -> None:
-        self.wait()  # the cores are for the table until it is there
+        concurrent.futures.wait(self._analysed)  # the cores are for the first table until then
         _first_round(setting, size)
 
     def __enter__(self) -> Compiling:
