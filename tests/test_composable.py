@@ -252,6 +252,9 @@ def selection_rows() -> dict[str, Row]:
             lambda k, t: selection.batch_partitioning(N, k, t, "greedy"), 2 * SIZES, SIZES
         ),
         "bernoulli": _built(lambda p: selection.bernoulli(N, p), CHANCES),
+        "blocks_within": _not(
+            VALUE, lambda parts: selection.blocks_within(parts, 2, 2).blocks, SURVIVORS[:, :3]
+        ),
         "changing_population": _not(
             VALUE,
             lambda key: selection.changing_population(

@@ -40,3 +40,4 @@ from ._theory import (
     family_size_bound as family_size_bound,
     full_rank_probability_bound as full_rank_probability_bound,
 )
+from ._within import blocks_within as blocks_within

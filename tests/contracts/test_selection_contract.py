@@ -23,6 +23,13 @@ _SEPARATED = selection.minimum_separation
 _POWER = selection.power_of_choice
 _CROSSING = selection.crossing_partitions
 _RATES = np.linspace(0, 1, N)
+_PARTS = np.arange(N)[:, None] >= [0, 5]  # classes of 5 and 7
+
+
+def _within(*arguments: Any) -> Any:
+    return selection.blocks_within(*arguments).selector
+
+
 _LINES = np.concatenate([np.roll(np.eye(4, dtype=int).repeat(3, 1), r, 1) for r in range(3)])
 Row = Callable[[], tuple[Any, ...]]
 # factory -> [what makes (scheme, the same with other numbers, block size, cohort size or None)]
@@ -40,6 +47,7 @@ SELECTORS: dict[str, list[Row]] = {
         for t in (1, 2, 3, 6)
         for fairness in ("least_used", "uniform", "greedy")
     ],
+    "blocks_within": [lambda: (_within(_PARTS, K, 3), _within(_PARTS, 3, 3, "greedy"), 1, K)],
     "crossing_partitions": [
         lambda: (_CROSSING(N, K, 2), _CROSSING(N, 4, 2, "uniform"), 1, K),
         lambda: (_CROSSING(N, 9, 3, "greedy"), _CROSSING(N, 3, 3), 1, 9),  # a grid and a block
@@ -149,8 +157,9 @@ def _factories(module: object, returned: type) -> set[str]:
 
 
 def test_every_factory_is_in_its_table() -> None:
-    assert _factories(selection, Selector) == set(SELECTORS)
-    named = set(SELECTORS) - {"from_lines"}  # a matrix has no place in a name
+    more = {"blocks_within"}  # returns what clients train beside its selector
+    assert _factories(selection, Selector) == set(SELECTORS) - more
+    named = set(SELECTORS) - more - {"from_lines"}  # a matrix has no place in a name
     assert set(selection.Scheme.names()[: len(named)]) == named  # those of users come after
     assert _factories(availability, availability.Availability) == set(AVAILABILITY)
 
