@@ -28,13 +28,15 @@ $(VENV)/.made:
 
 $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/.made
 	$(UV) -e .
+	@$(BIN)/python -m compileall -q -j 0 -x '/tests?/|/pip/|/setuptools/|/lexers/' $(VENV)/lib mrsa_jax watch || true
 	@touch $@
 
 $(VENV)/.test: pyproject.toml papers/pyproject.toml constraints.txt | $(VENV)/.made
 	$(UV) -e '.[test]' -e ./papers
 	@touch $@ $(VENV)/.run
 
-# byte code is kept whatever the environment says: each command would pay seconds for it anew
+# byte code is kept whatever the environment says: each command would pay seconds for it anew;
+# made by all cores beforehand, since the first command would make it by one before it shows anything
 demo: $(VENV)/.run
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/mrsa-jax demo
 
