@@ -125,7 +125,7 @@ def _measure(
     )
 
 
-def _peer_of(scheme: Scheme, clients: int, cohort: int) -> _NumPy | None:
+def peer_of(scheme: Scheme, clients: int, cohort: int) -> _NumPy | None:
     """Return the same scheme in NumPy; None where nobody wrote it."""
     name, parameters = scheme.name, scheme.parameters
     if name in ("uniform", "weighted"):
@@ -145,7 +145,7 @@ def sized(n: int, cohort_size: int, scheme: str, rounds: int, trials: int) -> Si
     """Return rollouts of one scheme."""
     own = Scheme.parse(scheme)
     own.check(n, cohort_size)
-    peer = _peer_of(own, n, cohort_size)
+    peer = peer_of(own, n, cohort_size)
 
     def measure() -> Measurement:
         return _measure(scheme, n, cohort_size, peer, rounds, trials)
