@@ -65,7 +65,10 @@ class _NumPy:
                 keys += counts
             keys[~online] = np.inf
             if self.order == "least_used":
-                keys[rows, np.argmin(keys + counts, axis=1)] -= 1
+                # ties apart from the keys, or blocks as little used would come too seldom after it
+                ties = keys if wanted == 1 else rng.random((trials, units), single)
+                least = np.where(online, ties + counts, single(np.inf))
+                keys[rows, least.argmin(axis=1)] -= 1
             chosen = np.zeros((trials, units), bool)
             picked = (np.argpartition(keys, wanted - 1, axis=1)[:, :wanted] if wanted > 1
                       else keys.argmin(axis=1)[:, None])  # fmt: skip

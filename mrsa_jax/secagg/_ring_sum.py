@@ -242,6 +242,16 @@ def _plain_sum(
 # ---- on the host: which pairs of a block share a pad that somebody sends
 
 
+def _all_pairs(size: int) -> np.ndarray:
+    """Return the pairs of places of a complete block."""
+    return np.stack(np.triu_indices(size, 1), axis=1).astype(np.int32)
+
+
+_few_pairs = functools.lru_cache(maxsize=64)(_all_pairs)
+"""The same for a small block, which every round needs again: never written to."""
+_FEW = 128
+
+
 class _Pairs:
     """A round's pairs with what finds those of one block without looking at all the others."""
 
@@ -265,7 +275,7 @@ class _Pairs:
             places = place[self.edges]
             rows = np.flatnonzero((places >= 0).all(axis=1))
             return rows, places[rows]
-        places = np.stack(np.triu_indices(size, 1), axis=1).astype(np.int32)
+        places = _few_pairs(size) if size <= _FEW else _all_pairs(size)
         codes = members[places[:, 0]] * count + members[places[:, 1]]
         if self.is_complete:  # sorted and all of them: the row follows from the pair
             return edge_rows(members[places[:, 0]], members[places[:, 1]], count), places
@@ -314,8 +324,9 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
     for total, status in zip(totals, statuses, strict=True):
         if status != Status.OK:
             total[:] = 0
-    sums = tuple(on_device(total) for total in totals)
-    return on_device(out), RingResult(sums, on_device(np.asarray(statuses, np.int32)))
+    # nothing else holds these arrays, so the device may share their memory
+    *sums, status, sent = jax.device_put((*totals, np.asarray(statuses, np.int32), out))
+    return sent, RingResult(tuple(sums), status)
 
 
 def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:

@@ -149,6 +149,17 @@ def test_padded_inputs_equal_openssl(name, engine):
         assert np.array_equal(got, expected_padded(seeds, inputs, plan, 6, present))
 
 
+@pytest.mark.parametrize("modulus", [2**32, 2**20, 1000])
+def test_full_tiles_and_the_rest_of_one_equal_openssl(modulus):
+    plan = segment_plan([Block((0, 1, 2), 0, 533, modulus)], 3, 533)
+    seeds, inputs = derive_seeds(key_material(2), np.arange(3), 3), inputs_for(plan, n=3, d=533)
+    with mj.use_form("loops"):
+        padded = pad_inputs(seeds, inputs, plan, 3)
+        total = ring_sum(seeds, inputs, plan, 3).total
+    assert np.array_equal(padded, expected_padded(seeds, inputs, plan, 3, [True] * 3))
+    assert total.tolist() == plain(inputs, plan[0], [True] * 3)
+
+
 def test_compiled_loops_number_the_blocks_of_a_plans_later_part(monkeypatch):
     def started(job, *_):
         numbers.append(job[-1][:, 1].tolist())
