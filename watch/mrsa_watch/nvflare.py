@@ -53,6 +53,7 @@ class ParticipationRecorder(FLComponent):
             are encrypted), or other text.
         pseudonyms: Whether names are pseudonyms by a salted hash; False keeps them as they are.
         aggregation_weights: The aggregator's weight of each client, where it was given some.
+        part: The part of the vector that the job's sums are of, by a name; None for whole updates.
 
     Raises:
         ConfigurationError: As `live.Recorder`, when the job starts.
@@ -64,12 +65,14 @@ class ParticipationRecorder(FLComponent):
         aggregation: str = "plain",
         pseudonyms: bool = True,
         aggregation_weights: dict[str, float] | None = None,
+        part: str | None = None,
     ) -> None:
         super().__init__()
         self.path = path
         self.aggregation = aggregation
         self.pseudonyms = pseudonyms
         self.aggregation_weights = aggregation_weights
+        self.part = part
         self._guard = threading.Lock()
         self._recorder: Recorder | None = None
         self._asked: dict[int, set[str]] = {}  # of rounds that are not aggregated yet
@@ -150,6 +153,7 @@ class ParticipationRecorder(FLComponent):
             status="learnt" if inside else "aborted",
             asked=asked,
             lost={"train": lost} if lost else None,
+            part=self.part,
         )
 
 

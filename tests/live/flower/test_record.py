@@ -372,3 +372,20 @@ def test_flowers_own_workflow_is_recorded(recorder: Recorder) -> None:
     assert inside.held == {1: 1, 3: 3}
     strategy.books.close()
     assert sums(recorder.path)[3] == (4, "aborted", set(), {})
+
+
+def test_sums_of_a_part_of_the_vector_are_written_and_gated_as_such(tmp_path: pathlib.Path) -> None:
+    gate, path = mj.live.Gate(fail_below=2), tmp_path / "log.jsonl"
+    with Recorder(path, system="flower", aggregation="secagg+", salt=b"") as recorder:
+        books = flower.record(FedAvg(), recorder, gate=gate, part="upper").books
+        assert books.open(1, [1, 2, 3])
+        books.learn(1, {1: 5, 2: 5, 3: 5})
+        assert not books.open(2, [1, 2])  # the first sum less this one would be client 3's
+        whole = flower.record(FedAvg(), recorder, gate=gate).books
+        assert not whole.open(3, [1, 2])  # as a sum of whole updates is learnt in that part too
+        assert whole.open(4, [1, 2, 3])
+        whole.close()
+    log = mj.privacy.read_log(path)
+    assert (log.rounds, log.parts) == (("1[upper]",), ("upper",))
+    assert [line.part for line in lines(path)] == ["upper", "upper", None, None]
+    assert gate.state.parts == 1

@@ -29,7 +29,7 @@ class GateLike(Protocol):
         ...
 
     def add(self, clients: Collection[str], weights: Any = None) -> Any:
-        """Take a learnt sum in."""
+        """Take a learnt sum in; of a part of the vector both are told of it as `part`."""
         ...
 
 
@@ -50,6 +50,7 @@ class Books:
         gate: Asked before a round, and again for those who are left; None lets all through.
         name: A node's lasting name.
         chooser: Whom to ask, if that is ours to say; it goes on where the log ends.
+        part: The part of the vector that all sums are of; None for whole updates.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Books:
         gate: GateLike | None,
         name: Callable[[Any], Any],
         chooser: Any | None = None,
+        part: str | None = None,
     ) -> None:
         require_methods(recorder, "recorder", "record", "name")
         require(callable(name), "name", "must be a function of a node's number", name)
@@ -65,6 +67,7 @@ class Books:
             require_methods(gate, "gate", "check", "add")
         self.recorder, self._gate, self._name = recorder, gate, name
         self.chooser = chooser
+        self._part: dict[str, Any] = {} if part is None else {"part": part}
         self._round: _Round | None = None
         self._told: set[str] = set()
         self._weights: dict[str, Fraction] = {}  # what each client had last
@@ -134,7 +137,7 @@ class Books:
         else:
             known = {self._known_as(node): weights[node] for node in nodes}
             cohort = {name: weight for name, weight in known.items() if weight > 0}
-        (answer,) = self._gate.check([cohort])
+        (answer,) = self._gate.check([cohort], **self._part)
         return None if answer.allowed else answer
 
     # --- choosing ---------------------------------------------------------------------------------
@@ -229,6 +232,7 @@ class Books:
             asked=None if asked is None else [self._name(node) for node in asked],
             lost={at: [self._name(node) for node in who] for at, who in (lost or {}).items() if who}
             or None,
+            **self._part,
         )
         if self.chooser is not None:
             places = self._register.places
@@ -237,7 +241,7 @@ class Books:
         named = {self._known_as(node): weight for node, weight in (weights or {}).items()}
         self._weights |= named
         if self._gate is not None and named:
-            self._gate.add(list(named), list(named.values()))
+            self._gate.add(list(named), list(named.values()), **self._part)
 
 
 def exact_weights(weights: Mapping[Any, Any]) -> dict[Any, Fraction]:

@@ -314,6 +314,7 @@ def record(
     *,
     gate: GateLike | None = None,
     name: Callable[[Any], Any] = str,
+    part: str | None = None,
 ) -> Any:
     """Return a strategy that writes down who is in each sum, and else does what the given one does.
 
@@ -334,6 +335,8 @@ def record(
             when they are known. After a restart take `Gate.from_log`.
         name: A client's lasting name, of its node's number. Flower gives a node that connects
             anew without a key another number: the audit would take it for another client.
+        part: The part of the vector that this strategy's sums are of, by a name, where its clients
+            are those who train it; None for whole updates.
 
     Returns:
         A strategy of the same interface.
@@ -351,4 +354,4 @@ def record(
         0.25
         >>> recorder.close()
     """
-    return wrapped(strategy, lambda: Books(recorder, gate, name))
+    return wrapped(strategy, lambda: Books(recorder, gate, name, part=part))
