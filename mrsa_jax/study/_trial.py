@@ -206,23 +206,26 @@ def _analyse_each_round(history: np.ndarray, own: np.ndarray) -> History:
     )
 
 
-def analyse_rounds(history: selection.RoundHistory) -> History:
+def analyse_rounds(history: selection.RoundHistory, *, at_end: bool = False) -> History:
     """Analyse one trial of rounds with dropouts inside.
 
     Privacy is of every sum that was learnt, those over parts of a round and those that failed
     rounds gave away included; F and C are of the rounds' own sums.
     """
     rows, rounds = selection.learnt_rows(history)
-    return analyse_sums(rows, rounds, np.asarray(history.participation))
+    return analyse_sums(rows, rounds, np.asarray(history.participation), at_end=at_end)
 
 
 def analyse_played(
-    played: selection.RoundHistory, progress: Callable[[int, int], None] | None = None
+    played: selection.RoundHistory,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    at_end: bool = False,
 ) -> History:
     """Analyse trials of such rounds one by one: how many sums a round gives differs."""
     parts: list[History] = []
     for own in each_trial(played):
-        parts.append(analyse_rounds(own))
+        parts.append(analyse_rounds(own, at_end=at_end))
         if progress is not None:
             progress(len(parts), len(played.status))
     return joined(parts, np.stack)
@@ -235,13 +238,16 @@ def each_trial(played: selection.RoundHistory) -> Iterator[selection.RoundHistor
         yield own
 
 
-def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> History:
+def analyse_sums(
+    rows: np.ndarray, rounds: np.ndarray, own: np.ndarray, *, at_end: bool = False
+) -> History:
     """Analyse any number of learnt sums a round.
 
     Args:
         rows: bool[sums, N], who is in each learnt sum.
         rounds: int[sums], ascending, the round of each.
         own: bool[J, N], who is in the sum of each round.
+        at_end: As for `analyse`.
     """
     num_rounds = len(own)
     # a row of zeros for each round keeps the order and changes no rank and no class of columns;
@@ -252,17 +258,18 @@ def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> Histo
     spare = np.zeros((room - len(rows), own.shape[1]), rows.dtype)
     every = np.concatenate([np.concatenate([rows, np.zeros_like(own)])[order], spare])
     ends = np.cumsum(1 + np.bincount(rounds, minlength=num_rounds)) - 1
-    found = analyse(every)
+    found = analyse(every, at_end=at_end)
     round_of = np.searchsorted(ends, np.arange(len(every)))
+    over: Any = slice(-1, None) if at_end else ends
     first = np.where(found.first_exposure >= 0, round_of[found.first_exposure], -1)
     return dataclasses.replace(
         found,
         participation=own,
-        strong_privacy=found.strong_privacy[ends],
-        rank=found.rank[ends],
+        strong_privacy=found.strong_privacy[over],
+        rank=found.rank[over],
         first_exposure=first.astype(np.int32),
-        hidden_among_worst=found.hidden_among_worst[ends],
-        hidden_among_median=found.hidden_among_median[ends],
+        hidden_among_worst=found.hidden_among_worst[over],
+        hidden_among_median=found.hidden_among_median[over],
         fairness_gap=np.asarray(selection.fairness_gap(own)),
         aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
     )

@@ -225,6 +225,11 @@ def test_rounds_with_parts_are_analysed_sum_by_sum() -> None:
     assert found.exposed_clients.tolist() == [1, 1, 2, 2]
     assert found.skipped.tolist() == [False, True, False, True]
     np.testing.assert_allclose(found.aggregation_cardinality, [3, 1.5, 7 / 3, 7 / 4])
+    ends = _trial.analyse_rounds(played, at_end=True)
+    assert ends.first_exposure.tolist() == [-1, -1, 0, 2]
+    for name in ("rank", "strong_privacy", "hidden_among_worst", "hidden_among_median"):
+        path = getattr(found, name)
+        np.testing.assert_allclose(getattr(ends, name), path[-1:], rtol=1e-12)
     whole = _trial.analyse_rounds(played._replace(components=None))
     plain = _trial.analyse(own)
     for name in ("rank", "first_exposure", "strong_privacy", "fairness_gap", "participation"):
