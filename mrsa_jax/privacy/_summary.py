@@ -20,7 +20,7 @@ from mrsa_jax._core.prime import minor_bits
 from mrsa_jax.privacy._exposure_xla import joined
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._leverage import KNOWN, quantiles_of
-from mrsa_jax.privacy._leverage_wide import WELL, errors_of, rest_of_one
+from mrsa_jax.privacy._leverage_wide import errors_of, rest_of_one
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
 # of rounds times clients: from here on products of matrices and bounded memory win
@@ -128,7 +128,7 @@ def _measure(
         count = int(ranks[b, -1])
         last = rest_of_one(count, sums[b])
         errors = errors_of(found[b], rows[b], growth[b], 0.0, count, last, np)
-        shares[b] = np.where((errors <= KNOWN) & (last < WELL), found[b], np.nan)
+        shares[b] = np.where(errors <= KNOWN, found[b], np.nan)
 
 
 def _field(prime: int) -> tuple[np.uint32, ...]:
