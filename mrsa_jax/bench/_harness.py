@@ -13,12 +13,14 @@ import dataclasses
 import datetime
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
 import platform
 import statistics
 import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -406,12 +408,36 @@ class Topic(NamedTuple):
     sizes: Mapping[str, str] = MappingProxyType({})
 
 
-TOPICS: dict[str, Topic] = {
-    name: Topic(own["ours"], own["beside"], tuple(own.get("peers", ())), own.get("sizes", {}))
-    for name, own in tomllib.loads(
-        (pathlib.Path(__file__).parent / "topics.toml").read_text(encoding="utf-8")
-    ).items()
-}
+_OWN = pathlib.Path(__file__).parent
+_CHECKOUT = pathlib.Path(__file__).parents[2] / "benchmarks" / "topics"
+
+
+def _topics(folder: pathlib.Path) -> dict[str, Topic]:
+    """Return the topics of a folder; none where it is not there, as in an installed package."""
+    table = folder / "topics.toml"
+    listed = tomllib.loads(table.read_text(encoding="utf-8")) if table.is_file() else {}
+    return {
+        name: Topic(own["ours"], own["beside"], tuple(own.get("peers", ())), own.get("sizes", {}))
+        for name, own in listed.items()
+    }
+
+
+TOPICS: dict[str, Topic] = _topics(_OWN) | _topics(_CHECKOUT)
+
+
+def topic_module(topic: str) -> Any:
+    """Return the module of a topic: of the package, or a file of the checkout."""
+    path = _CHECKOUT / f"{topic}.py"
+    if not path.is_file():
+        return importlib.import_module(f"mrsa_jax.bench._{topic}")
+    name = f"benchmarks.topics.{topic}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 def cases_of(topic: str, *, quick: bool) -> list[Case]:
@@ -424,6 +450,5 @@ def cases_of(topic: str, *, quick: bool) -> list[Case]:
     Returns:
         The cases in the order in which they are run.
     """
-    module = importlib.import_module(f"mrsa_jax.bench._{topic}")
-    found: list[Case] = module.cases(quick)
+    found: list[Case] = topic_module(topic).cases(quick)
     return found

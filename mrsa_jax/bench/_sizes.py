@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import decimal
-import importlib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.bench._harness import TOPICS, Case
+from mrsa_jax.bench._harness import TOPICS, Case, topic_module
 from mrsa_watch._base.errors import require
 
 WORDS = ("graph", "scheme", "model")
@@ -75,7 +74,7 @@ def own_cases(topics: Sequence[str], given: Mapping[str, Sequence[str]]) -> dict
 
 def _cases(topic: str, given: Mapping[str, Sequence[str]]) -> list[Case]:
     sizes = {name: given.get(name) or (value,) for name, value in TOPICS[topic].sizes.items()}
-    module, found = importlib.import_module(f"mrsa_jax.bench._{topic}"), []
+    module, found = topic_module(topic), []
     for combination in itertools.product(*sizes.values()):
         written = dict(zip(sizes, combination, strict=True))
         values = {name: read(name, value) for name, value in written.items()}

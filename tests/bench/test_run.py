@@ -11,7 +11,6 @@ import pytest
 
 from mrsa_jax import bench
 from mrsa_jax.bench import (
-    _averaging,
     _failures,
     _harness,
     _random_clients,
@@ -151,7 +150,7 @@ def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
 
 def test_rounds_take_every_sample_of_each_client_once() -> None:
     clients = _random_clients.random_clients((28, 28, 1), 3, 60)
-    order = _averaging._order(clients, 2)
+    order = _harness.topic_module("averaging")._order(clients, 2)
     np.testing.assert_array_equal(np.sort(order, axis=2), np.stack([clients.indices] * 2))
     assert (order[0] != order[1]).any()
 

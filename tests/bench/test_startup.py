@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from mrsa_jax.bench import _harness, _startup
+from mrsa_jax.bench import _harness
+
+_startup = _harness.topic_module("startup")
 
 
 def _program(code: str) -> list[str]:
