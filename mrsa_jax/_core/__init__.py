@@ -9,6 +9,7 @@
 - `device`: What the device is and which form of an operation runs on it.
 - `device_words`: What commands say about the device.
 - `elimination`: Compiled elimination modulo a prime below 2**31, for searches on the CPU.
+- `factories`: What factories of schemes do with traced numbers, and which program runs a scheme.
 - `flags`: Kinds of optional settings, as the command line's help shows them.
 - `gaussian`: Telling N(0, 1) from N(mu, 1), and the privacy that it stands for.
 - `kernels`: How a kernel for NVIDIA GPUs is launched (Pallas, through Triton).

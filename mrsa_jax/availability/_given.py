@@ -12,16 +12,15 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import (
-    also_traced,
     binary_matrix,
     integer_or_vector,
     on_device,
     one_number,
     one_program,
     pytree,
-    unless_traced,
 )
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import (
     ALWAYS,
     chances_typed,

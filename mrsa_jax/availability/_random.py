@@ -14,16 +14,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import (
-    also_traced,
-    needs_values,
-    number_or_vector,
-    on_device,
-    one_program,
-    pytree,
-    unless_traced,
-)
+from mrsa_jax._core.arrays import needs_values, number_or_vector, on_device, one_program, pytree
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import (
     ALWAYS,
     as_key,

@@ -15,8 +15,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._core.arrays import also_traced, on_device, one_program, pytree
+from mrsa_jax._core.arrays import on_device, one_program, pytree
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced
 from mrsa_jax._core.streams import ALWAYS, check_chances, client_words, happens, threshold
 from mrsa_watch._base.errors import require
 

@@ -20,8 +20,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import also_traced, checked_mesh, on_device, pytree, unless_traced
+from mrsa_jax._core.arrays import checked_mesh, on_device, pytree
 from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import Seed, as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model, unflatten

@@ -17,8 +17,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import also_traced, on_device, pytree, unless_traced
+from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import chances_typed, client_words, fold, happens, pair_words, threshold
 from mrsa_jax.graphs._lists import GraphModel, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require

@@ -17,8 +17,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import also_traced, one_program, pytree, unless_traced
+from mrsa_jax._core.arrays import one_program, pytree
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import random_words
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, nearest, require
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import also_traced, one_program, pytree, unless_traced, zeros
+from mrsa_jax._core.arrays import one_program, pytree, zeros
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_integer, check_size, require
 

@@ -15,7 +15,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._core import streams as _chance
-from mrsa_jax._core.arrays import also_traced, on_device, one_program, pytree, zeros
+from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
+from mrsa_jax._core.factories import also_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_size, require

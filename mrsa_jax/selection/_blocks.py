@@ -17,8 +17,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._core.arrays import also_traced, one_program, pytree, unless_traced, zeros
+from mrsa_jax._core.arrays import one_program, pytree, zeros
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes

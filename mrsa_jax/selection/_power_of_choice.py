@@ -18,16 +18,15 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import (
-    also_traced,
     number_or_vector,
     on_device,
     one_number,
     one_program,
     pytree,
-    unless_traced,
     zeros,
 )
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._over_trials import Words, over_trials

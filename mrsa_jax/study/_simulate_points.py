@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mrsa_jax import selection
-from mrsa_jax._core.arrays import program_of
+from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import Availability

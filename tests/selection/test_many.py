@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.arrays import program_of
+from mrsa_jax._core.factories import program_of
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import (
     batch_partitioning,

@@ -1,0 +1,84 @@
+"""What factories of schemes do with numbers that are traced, and which program runs a scheme."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax._core.arrays import holds_traced, needs_values
+from mrsa_jax._core.device import is_traced
+from mrsa_watch._base.errors import require, shortened
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def also_traced(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Make a factory of schemes run on traced numbers as it is, on values as `needs_values` does.
+
+    So what is built of values while a caller's function is traced holds values.
+    """
+    of_values = needs_values(function)
+
+    @functools.wraps(function)
+    def either(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        chosen = function if holds_traced((given, named)) else of_values
+        return chosen(*given, **named)
+
+    return either
+
+
+def unless_traced(
+    check: Callable[..., Any], value: Any, argument: str, *rest: Any, axes: int = 0, **named: Any
+) -> Any:
+    """Return a number as `check` does; one that a transformation knows only, as it is.
+
+    For the numbers of schemes, so that `jax.vmap(lambda p: independent(p))` builds them: a
+    program cannot raise for what it alone knows.
+
+    Args:
+        check: Takes the value, the argument's name and the rest.
+        value: What a user passed.
+        argument: Name used in messages.
+        *rest: Further arguments of `check`.
+        axes: How many a traced value may have at most.
+        **named: Further arguments of `check`.
+
+    Raises:
+        ConfigurationError: As `check`; of what is traced, if it has more axes or no numbers.
+
+    Examples:
+        >>> from mrsa_watch._base.errors import check_size
+        >>> jax.vmap(lambda size: unless_traced(check_size, size, "size"))(jnp.arange(3)).tolist()
+        [0, 1, 2]
+    """
+    if not is_traced(value):
+        return check(value, argument, *rest, **named)
+    fits = jnp.ndim(value) <= axes and jnp.issubdtype(jnp.result_type(value), np.number)
+    rule = "must be a number or one number per client" if axes else "must be one number"
+    require(fits, argument, rule, shortened(value))
+    return value
+
+
+def program_of(tree: Any) -> tuple[Any, ...]:
+    """Return what of a pytree of schemes decides which program runs it; its numbers do not.
+
+    Args:
+        tree: Schemes, such as a selector and an availability model.
+
+    Returns:
+        A hashable value: the structure with its static fields, and each leaf's shape and type.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> of = [program_of(mj.selection.batch_partitioning(12, 6, t)) for t in (2, 3)]
+        >>> of[0] == of[1] != program_of(mj.selection.batch_partitioning(24, 6, 2))
+        True
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((np.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
