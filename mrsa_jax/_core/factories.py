@@ -33,6 +33,17 @@ def also_traced(function: Callable[_Arguments, _Result]) -> Callable[_Arguments,
     return either
 
 
+def plain(value: Any) -> Any:
+    """Return a known number of JAX as Python's; anything else as it is.
+
+    Examples:
+        >>> plain(jnp.int32(3))
+        3
+    """
+    is_known = isinstance(value, jax.Array) and not is_traced(value)
+    return value.item() if is_known and value.ndim == 0 else value
+
+
 def unless_traced(
     check: Callable[..., Any], value: Any, argument: str, *rest: Any, axes: int = 0, **named: Any
 ) -> Any:
@@ -58,7 +69,7 @@ def unless_traced(
         [0, 1, 2]
     """
     if not is_traced(value):
-        return check(value, argument, *rest, **named)
+        return check(plain(value), argument, *rest, **named)
     fits = jnp.ndim(value) <= axes and jnp.issubdtype(jnp.result_type(value), np.number)
     rule = "must be a number or one number per client" if axes else "must be one number"
     require(fits, argument, rule, shortened(value))

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._core.arrays import one_program, pytree, zeros
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.factories import also_traced, plain, unless_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
@@ -136,7 +136,7 @@ def sizes_as_data(
     Where these make no sense together they come back as N + 1 and 1: every round is skipped.
     """
     if not is_traced(cohort_size, privacy_target):
-        return check_sizes(num_clients, cohort_size, privacy_target)
+        return check_sizes(num_clients, plain(cohort_size), plain(privacy_target))
     n = check_size(num_clients, "num_clients")
     k = unless_traced(check_size, cohort_size, "cohort_size")
     t = unless_traced(check_size, privacy_target, "privacy_target")
@@ -241,7 +241,7 @@ def partition(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     if is_traced(cohort_size):
         n, k, t = sizes_as_data(num_clients, cohort_size, cohort_size)
         return _build(n, t, k // t, 1)
-    n, k, _ = check_sizes(num_clients, cohort_size)
+    n, k, _ = check_sizes(num_clients, plain(cohort_size))
     require(n % k == 0, "num_clients", "must be a multiple of `cohort_size`", n, k)
     return _build(n, k, 1, 1)
 

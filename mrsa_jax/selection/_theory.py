@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float64
 
-from mrsa_jax._core.arrays import integer_or_vector
+from mrsa_jax._core.arrays import integer_or_vector, varying_like
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import check_chances
 from mrsa_jax.selection._checks import check_sizes
@@ -230,7 +230,7 @@ def _at_least_traced(chances: Array, m: int) -> Array:
         return (law * (1 - chance) + fewer * chance, reached + law[-1] * chance), None
 
     start = jnp.zeros(m, chances.dtype).at[0].set(1), jnp.zeros((), chances.dtype)
-    (law, reached), _ = jax.lax.scan(step, start, chances)
+    (law, reached), _ = jax.lax.scan(step, varying_like(start, chances), chances)
     return jnp.where(reached < 0.5, reached, 1 - law.sum())
 
 

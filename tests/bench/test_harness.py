@@ -68,7 +68,7 @@ def test_the_memory_of_a_call_is_what_it_takes_at_most() -> None:
         pytest.skip("the system does not say")
     taken = _harness._memory_of(lambda: np.ones(2**23).sum())
     assert taken is not None
-    assert 2**26 <= taken < 2**27
+    assert 0.98 * 2**26 <= taken < 2**27  # some pages of what was there may go
     assert _harness._memory_of(lambda: 1) < 2**22  # type: ignore[operator]
 
 

@@ -117,6 +117,15 @@ def test_known_numbers_beside_traced_ones_are_checked() -> None:
         jax.make_jaxpr(inspect.unwrap(as_key))(jnp.float32(1))
 
 
+def test_known_scalars_of_jax_are_numbers() -> None:
+    """So that what runs under `jit` can be run without, to look at it."""
+    two = jnp.int32(2)
+    assert repr(choose.batch_partitioning(N, jnp.int32(6), two)) == "batch_partitioning(12, 6, 2)"
+    assert repr(choose.partition(N, two)) == "partition(12, 2)"
+    assert repr(mj.graphs.harary(N, two)) == "harary(12, 2)"
+    assert repr(choose.balls_in_bins(N, two)) == "balls_in_bins(12, 2)"
+
+
 def test_traced_thresholds_are_those_of_known_chances() -> None:
     """Float32 holds 24 bits: all chances that it can say get the threshold nearest to them."""
     beyond = np.nextafter(np.float32(1), np.float32(2))
