@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import os
 import pathlib
+import pickle
+import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +17,7 @@ import numpy as np
 from mrsa_jax.plotting._names import OWN
 from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
 from mrsa_jax.plotting._style import style
-from mrsa_jax.plotting.chart import draw
+from mrsa_jax.plotting.chart import Chart, draw
 from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:
@@ -129,8 +133,58 @@ def _rasterize(figure: Figure) -> None:
 # ---- The figures of a study as files, the data of each beside it.
 
 
+class Ahead:
+    """Draws figures in a thread, while what is not known yet of their study is computed.
+
+    A study's figures of its histories are known long before its trainings end, which leave a core
+    idle. One that is asked for in the end is taken only if it is that of the same chart.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._drawn: dict[bytes, Future[bytes]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    def begin(self, results: xr.Dataset) -> None:
+        """Draw what there is to draw of results that are not whole; later calls do nothing."""
+        if self._pool is not None:
+            return
+        self._pool = ThreadPoolExecutor(1)
+        for chart in study_charts(results).values():
+            own = contextvars.copy_context()  # in which `style` keeps its column
+            self._drawn[pickle.dumps(chart)] = self._pool.submit(own.run, _png, chart)
+
+    def __enter__(self) -> Ahead:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        """Draw nothing more."""
+        self.end()
+
+    def end(self) -> None:
+        """Draw nothing more: Matplotlib's settings are of all threads."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def png(self, chart: Chart) -> bytes | None:
+        """Return the picture of a chart, None where it was not drawn."""
+        found = self._drawn.get(pickle.dumps(chart))
+        return None if found is None or found.cancelled() else found.result()
+
+
+def _png(chart: Chart) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        own = pathlib.Path(folder) / "figure"
+        return save_figure(functools.partial(draw, chart), own, formats=["png"])[0].read_bytes()
+
+
 def save_study_figures(
-    results: xr.Dataset, directory: str | pathlib.Path, *, formats: Sequence[str] = FORMATS
+    results: xr.Dataset,
+    directory: str | pathlib.Path,
+    *,
+    formats: Sequence[str] = FORMATS,
+    ahead: Ahead | None = None,
 ) -> dict[str, pathlib.Path]:
     """Write each figure that the results have data for as PNG, its data as CSV beside it.
 
@@ -141,15 +195,23 @@ def save_study_figures(
         results: Data set of a study.
         directory: Existing folder.
         formats: As of `save_figure`, PNG first.
+        ahead: What was drawn of them before, as PNG.
 
     Returns:
         Name of each figure -> path of its PNG, in reading order.
     """
     folder = pathlib.Path(directory)
     written = {}
+    if ahead is not None:
+        ahead.end()
     for name, chart in study_charts(results).items():
-        figure = functools.partial(draw, chart)
-        written[name], *_ = save_figure(figure, folder / name, formats=formats, apart=True)
+        picture = None if ahead is None or tuple(formats) != ("png",) else ahead.png(chart)
+        if picture is None:
+            figure = functools.partial(draw, chart)
+            written[name], *_ = save_figure(figure, folder / name, formats=formats, apart=True)
+        else:
+            written[name] = folder / f"{name}.png"
+            written[name].write_bytes(picture)
         _figure_data(results, name).to_csv(folder / f"{name}.csv")
     return written
 

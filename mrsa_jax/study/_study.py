@@ -15,6 +15,7 @@ import numpy as np
 from mrsa_jax import federated, plotting, selection
 from mrsa_jax._core.selector import check_selector
 from mrsa_jax.availability import Availability
+from mrsa_jax.plotting._saved import Ahead
 from mrsa_jax.study import (
     _accessor,
     _build,
@@ -177,13 +178,12 @@ def run_and_save(
         with _store.study_folder(config) as folder:
             return _save(config, folder, run(config, progress), show)
     if not isinstance(config, TrainConfig):
-        with _store.study_folder(config) as folder:
+        with _store.study_folder(config) as folder, Ahead() as ahead:
+            telling = _telling(config, progress, ahead)
             with _training.trackers(config.track, folder.path / _TRACKING) as callbacks:
-                trained = train_schemes(
-                    config, progress, None, callbacks, _telling(config, progress)
-                )
+                trained = train_schemes(config, progress, None, callbacks, telling)
             results = _described(config, trained)
-            return _save(config, folder, results, show)
+            return _save(config, folder, results, show, ahead)
     if config.resume and _store.is_complete(config):
         note(progress, f"nothing to resume: the run in {config.out} is complete")
         saved = SavedStudy.of(_store.open_study(config.out).load(), config.out)
@@ -210,11 +210,20 @@ def run_and_save(
             return _save(config, folder, results, show)
 
 
-def _telling(config: Config, progress: Progress) -> Callable[[xr.Dataset], None] | None:
-    """Return what shows results before they are whole; None where nobody looks."""
+def _telling(
+    config: Config, progress: Progress, ahead: Ahead | None = None
+) -> Callable[[xr.Dataset], None] | None:
+    """Return what shows results before they are whole, and draws them; None where nobody looks."""
     if not isinstance(progress, Finds):
         return None
-    return lambda results: progress.found(SavedStudy.of(_described(config, results), config.out))
+
+    def tell(results: xr.Dataset) -> None:
+        known = _described(config, results)
+        progress.found(SavedStudy.of(known, config.out))
+        if ahead is not None:
+            ahead.begin(known)
+
+    return tell
 
 
 def _save(
@@ -222,6 +231,7 @@ def _save(
     folder: _store.StudyFolder,
     results: xr.Dataset,
     show: Callable[[SavedStudy], None],
+    ahead: Ahead | None = None,
 ) -> SavedStudy:
     saved = SavedStudy.of(results, config.out)
     show(saved)
@@ -230,7 +240,7 @@ def _save(
     (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
     # a demo's are for screens alone: `report --column` draws for print
     screens: dict[str, Any] = {"formats": ("png",)} if isinstance(config, DemoConfig) else {}
-    plotting.save_study_figures(results, folder.path, **screens)
+    plotting.save_study_figures(results, folder.path, ahead=ahead, **screens)
     page = _report.study_page(folder.manifest, results)
     (folder.path / "report.html").write_text(page, encoding="utf-8")
     return saved

@@ -13,7 +13,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from mrsa_jax import ConfigurationError, plotting
-from mrsa_jax.plotting._study import plot
+from mrsa_jax.plotting._saved import Ahead
+from mrsa_jax.plotting._study import plot, study_charts
 from mrsa_jax.plotting.chart import interleave
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
@@ -130,6 +131,27 @@ def test_saved_figures_have_their_data_beside_them(
         wanted = results[name].sel(scheme="Random")
         wanted = wanted if trials is None else wanted.mean("trial")
         np.testing.assert_allclose(data[column].to_numpy(float), wanted.values)
+
+
+def test_figures_drawn_ahead_are_those_of_the_same_charts_alone(tmp_path: pathlib.Path) -> None:
+    """Of results that are not whole yet: what they show already, and what changes later."""
+    results = _results(None)
+    later = results.assign(fairness_gap=results["fairness_gap"] / 2)
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "both").mkdir()
+    kept = {"strong_privacy", "fairness_gap"}
+    alone = plotting.save_study_figures(later[[*kept]], tmp_path / "alone", formats=["png"])
+    assert set(alone) == kept
+    with Ahead() as ahead:
+        ahead.begin(results[[*kept]])
+        ahead._pool.submit(int).result()  # all before it in the one thread is drawn by then
+        drawn = [ahead.png(chart) is not None for chart in study_charts(later[[*kept]]).values()]
+        assert sorted(drawn) == [False, True]
+        both = plotting.save_study_figures(
+            later[[*kept]], tmp_path / "both", formats=["png"], ahead=ahead
+        )
+    assert [both[name].read_bytes() == alone[name].read_bytes() for name in kept] == [True] * 2
+    assert Ahead().png(next(iter(study_charts(results).values()))) is None
 
 
 def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathlib.Path) -> None:
