@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.flags import IS_GROUP, File, Within, check_ranges
+from mrsa_jax._core.flags import IS_CHANCE, IS_GROUP, File, Within, check_ranges
 from mrsa_jax.cli._audit import BELOW_TARGET
 from mrsa_jax.cli._console import Interrupts, error_console, escape, use_cores
 from mrsa_watch._base.errors import POSITIVE, require
@@ -47,6 +47,13 @@ class WatchConfig:
     fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
     """Stop with status 3 unless each client is hidden among so many; noise is not counted."""
 
+    memory: Annotated[float | None, IS_CHANCE, tyro.conf.arg(metavar="RHO")] = None
+    """Correlation of a client's updates from one round to the next, below 1: tell of the worst
+    update of any one round, which --fail-below-hidden then judges."""
+
+    share: Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")] = 1.0
+    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
+
     wait: bool = False
     """Wait for FILE if it is not there yet; without this flag its absence is an error."""
 
@@ -75,6 +82,7 @@ class WatchConfig:
 def run_watch(config: WatchConfig) -> int:
     """Follow the log and return the exit status: 0, or 3 where a bar does not hold."""
     _check(config)
+    updates = _updates(config)
     use_compile_cache()
     use_cores(1)
     if not config.file.exists():
@@ -91,8 +99,10 @@ def run_watch(config: WatchConfig) -> int:
 
         is_below = print_sums(
             config.file,
-            Gate(config.fail_below, config.fail_below_hidden, config.effort),
+            Gate(config.fail_below, None if updates else config.fail_below_hidden, config.effort),
             poll_seconds=None if config.once else config.poll,
+            updates=updates,
+            least_hidden=config.fail_below_hidden,
             out=config.out,
             metrics=config.metrics,
             keep_going=config.keep_going,
@@ -109,6 +119,12 @@ def _check(config: WatchConfig) -> None:
     rule = f"must be a participation log that is there{more}"
     require(may_come or config.file.exists(), "file", rule, str(config.file))
     check_ranges(config)
+
+
+def _updates(config: WatchConfig) -> Any:
+    from mrsa_watch._updates import checked_updates  # with NumPy, which `--help` does without
+
+    return checked_updates(config.memory, config.share)
 
 
 def _warn(text: str) -> None:

@@ -59,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
                    "Exit status 3 at the first sum after which a bar does not hold.")  # fmt: skip
     add("log", type=pathlib.Path, help="participation log in JSON Lines")
     _bars(add)
+    add("--memory", type=float, metavar="RHO",
+        help="correlation of a client's updates from round to round: tell of the worst update of "
+        "any one round, which --fail-below-hidden then judges")  # fmt: skip
+    add("--share", type=float, default=1.0, metavar="A",
+        help="share of an update's variance that lasts, with --memory (%(default)s)")  # fmt: skip
     add("--once", action="store_true", help="stop at the end of the file")
     add("--wait", action="store_true", help="wait for a log that is not there yet")
     add("--keep-going", action="store_true", help="go on after a breach")
@@ -156,8 +161,10 @@ def _record(chosen: Any) -> int:
 
 def _watch(chosen: Any) -> int:
     from mrsa_watch._gate import Gate
+    from mrsa_watch._updates import checked_updates
     from mrsa_watch._watch import print_sums
 
+    updates = checked_updates(chosen.memory, chosen.share)
     is_there = chosen.log.exists()
     rule = "must be a participation log that is there (--wait waits for one that is not there yet)"
     require(is_there or (chosen.wait and not chosen.once), "log", rule, str(chosen.log))
@@ -165,8 +172,10 @@ def _watch(chosen: Any) -> int:
     _told_speed()
     is_below = print_sums(
         chosen.log,
-        Gate(chosen.fail_below, chosen.fail_below_hidden),
+        Gate(chosen.fail_below, None if updates else chosen.fail_below_hidden),
         poll_seconds=None if chosen.once else chosen.poll,
+        updates=updates,
+        least_hidden=chosen.fail_below_hidden,
         out=chosen.out,
         metrics=chosen.metrics,
         keep_going=chosen.keep_going,

@@ -21,6 +21,7 @@ from mrsa_watch._base.locks import locked
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._follow import follow
 from mrsa_watch._gate import Gate, GateState
+from mrsa_watch._updates import Updates, WorstUpdate
 from mrsa_watch.logs import LineParser, SumLine
 
 _MOST_NAMED = 3
@@ -36,6 +37,8 @@ class Watched:
         newly_exposed: Clients whom this sum exposed.
         new_breaches: Breaches that were not there before it, or not so.
         aggregation: How its system says that it sums.
+        update: The worst hidden update of any one round, where updates are said to drift.
+        drift: How they drift, in words.
     """
 
     line: SumLine
@@ -43,16 +46,20 @@ class Watched:
     newly_exposed: tuple[Any, ...]
     new_breaches: tuple[str, ...]
     aggregation: str
+    update: WorstUpdate | None = None
+    drift: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON; clients who were exposed before are only counted."""
         line, state = self.line, self.state
-        parts = {} if not state.parts else {
+        parts: dict[str, Any] = {} if not state.parts else {
             "part": line.part,
             "parts": state.parts,
             "weak_part": state.weak_part,
             "hidden_part": state.hidden_part,
         }  # fmt: skip
+        if self.update is not None:
+            parts |= {"update_hidden": self.update.hidden, "update_client": self.update.client}
         return {
             "run": line.run,
             "round": line.round,
@@ -99,35 +106,59 @@ class Watched:
             f"strong T {state.strong}",
             f"weak T {interval}{weakest}{' (searched)' if state.is_searched else ''}",
             hidden,
+            *([] if self.update is None else [update_words(self.update, self.drift)]),
             *(f"BREACH: {why}" for why in self.new_breaches),
         ]
         return f"{name}: {'; '.join(parts)}"
 
 
-def watch(path: pathlib.Path, gate: Gate, poll_seconds: float | None) -> Iterator[Watched]:
+def update_words(update: WorstUpdate, drift: str) -> str:
+    """Return what is said of the worst update."""
+    if update.hidden is None:
+        return f"worst update not known {drift}"
+    who = printable(update.client)
+    return f"worst update hidden among {hidden_words(update.hidden)} ({who}) {drift}"
+
+
+def watch(
+    path: pathlib.Path,
+    gate: Gate,
+    poll_seconds: float | None,
+    updates: Updates | None = None,
+    least_hidden: float | None = None,
+) -> Iterator[Watched]:
     """Yield what leaks after each learnt sum of a log, from its first line on.
 
     Args:
         path: A participation log in JSON Lines; waited for if it is not there yet.
         gate: Takes the sums; new.
         poll_seconds: How often to look for more; None ends with the last complete line.
+        updates: Follows the updates of each round, where they drift; new.
+        least_hidden: Bar on these; what is not known is below it.
 
     Raises:
         ConfigurationError: If a line is not of the format, or the file did not only grow.
     """
-    parser = LineParser(str(path))
+    parser, was_below = LineParser(str(path)), False
     for found in parser.sums(_lines(path, poll_seconds)):
         if found.status != "learnt":
             continue
         before = gate.state
         state = gate.add(found.clients, found.weights, found.part)
+        new = tuple(why for why in state.breaches if why not in before.breaches)
+        update, drift = None, ""
+        if updates is not None:
+            name, drift = (found.run, found.round), updates.words
+            update = updates.add(name, found.clients, found.weights, found.part)
+            is_below = least_hidden is not None and not (update.hidden or 0.0) >= least_hidden
+            if is_below and state.clients:
+                why = f"{update_words(update, drift)}, below {least_hidden:g}"
+                state = dataclasses.replace(state, breaches=(*state.breaches, why))
+                new, was_below = (*new, *(() if was_below else (why,))), True
         yield Watched(
-            found,
-            state,
-            state.exposed[len(before.exposed) :],
-            tuple(why for why in state.breaches if why not in before.breaches),
-            parser.headers[-1].aggregation,
-        )
+            found, state, state.exposed[len(before.exposed) :], new,
+            parser.headers[-1].aggregation, update, drift,
+        )  # fmt: skip
 
 
 # ---- Figures of a watched log in the text format that Prometheus reads (OpenMetrics).
@@ -143,6 +174,8 @@ _HELP = {
     "hidden_among": "as in one sum of how many the worst client is hidden; absent if not known",
     "last_round": "round of the last sum",
     "breaches": "bars that do not hold, or are not known to",
+    "update_hidden_among": "as in one sum of how many the worst update of any one round is hidden, "
+    "if updates drift as was said; absent if not known",
     "parts": "parts of the vector, of which the worst is told; absent if there are none",
 }
 
@@ -176,6 +209,7 @@ def to_metrics(found: Watched, log: str) -> str:
         "hidden_among": state.hidden,
         "last_round": found.line.round,
         "breaches": len(state.breaches),
+        "update_hidden_among": None if found.update is None else found.update.hidden,
         "parts": state.parts or None,
     }
     label = log.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
@@ -284,6 +318,8 @@ def print_sums(
     gate: Gate,
     *,
     poll_seconds: float | None,
+    updates: Updates | None = None,
+    least_hidden: float | None = None,
     out: pathlib.Path | None = None,
     metrics: pathlib.Path | None = None,
     keep_going: bool = False,
@@ -297,6 +333,8 @@ def print_sums(
         file: The log.
         gate: With the bars; new.
         poll_seconds: How often to look for more; None ends with the file.
+        updates: As for `watch`.
+        least_hidden: As for `watch`.
         out: Keeps a line of JSON a sum, each once however often this is begun anew.
         metrics: Holds the figures after the last sum, in Prometheus's text format.
         keep_going: Whether to go on after a bar did not hold.
@@ -307,7 +345,7 @@ def print_sums(
     is_below, is_plain = False, False
     with contextlib.ExitStack() as stack:
         kept = None if out is None else stack.enter_context(Kept(out))
-        for found in watch(file, gate, poll_seconds):
+        for found in watch(file, gate, poll_seconds, updates, least_hidden):
             content = found.to_dict()
             is_new = kept is None or kept.put(content)
             if found.aggregation == "plain" and not is_plain:
