@@ -168,6 +168,21 @@ def test_every_command_and_notebook_has_its_line() -> None:
         assert f"(../notebooks/{notebook.name})" in PAGES["docs/notebooks.md"], notebook.name
 
 
+_RATE = re.compile(  # "12 a round", which nobody says
+    r"\b(clients?|rounds?|sums|updates|bits?|levels?|lines?|rows?|seconds?|asked|\d+|K|six|one"
+    r"|eight|twelve|label|digit|pictures?|numbers?|epochs?|training|shards?|file|words?|bytes?)"
+    r" an? (sum|second|client|coordinate|trial|day|layer|step|epoch|segment|seed|cell"
+    r"|round(?! a))\b"
+)
+
+
+def test_rates_take_per() -> None:
+    """Outside what commands print."""
+    for name, text in PAGES.items():
+        prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        assert not _RATE.search(prose), f"{name}: {_RATE.search(prose)}"
+
+
 def test_the_front_page_is_short_and_narrow() -> None:
     lines = README.splitlines()
     assert len(lines) <= 125
