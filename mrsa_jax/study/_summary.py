@@ -302,11 +302,12 @@ def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     shares = sorted({round(100 * (row.update_lasting or 0.0)) for row in known})
     lasts = " to ".join(f"{share}" for share in shares[:: max(1, len(shares) - 1)])
     return (
-        f"Updates changed: of their variance {lasts} % lasts, as measured, and the rest is fresh. "
-        f"If all clients' updates drift so, {_after(rounds)} the worst update of any one round is "
-        f"hidden among {hidden}; T caps what is learnt of each. Total bits grow with every "
-        "participation, whatever T is: the sums tell, in bits a coordinate of the worst client's "
-        f"history, {bits}, if updates are Gaussian."
+        f"Updates changed during training: {lasts} % of their variance lasts, as measured, and the "
+        f"rest is fresh in each round. If the updates of all clients drift like this, the worst "
+        f"update of any one round is hidden among {hidden} {_after(rounds)}. T limits what is "
+        "learnt of each update. The total grows with every participation for any T. In bits per "
+        f"coordinate of the worst client's history, the sums reveal {bits}, if updates are "
+        "Gaussian."
     )
 
 
@@ -344,22 +345,27 @@ def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     safe = [row for row in rows if row.exposed_clients == 0]
     if not exposed:
         where = rows[0].scheme if len(rows) == 1 else "any of the schemes"
-        text = f"{_after(rounds).capitalize()} the server can solve for no client's own update"
-        return f"{text} under {where}{_errors(safe)}."
-    text = f"Although every round's sum is securely aggregated, {_after(rounds)} the server can "
-    text += "solve for the own updates of " + _join(
+        text = f"{_after(rounds).capitalize()}, the server can solve for no client's update"
+        error = _errors(safe)
+        return f"{text} under {where}{error and f', with {error}'}."
+    text = (
+        f"The server sees only securely aggregated sums. Even so, {_after(rounds)} it can solve "
+        "for the individual updates of "
+    )
+    text += _join(
         [
             f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
             f"(from round {row.first_exposed_after})"
             for row in exposed
         ]
     )
-    text += _errors(exposed)
+    error = _errors(exposed)
+    text += f"{error and f', with {error}'}."
     if safe:
-        text += (
-            ", but for nobody's under " + _join([row.scheme for row in safe]) + _errors(safe, "")
-        )
-    return text + "."
+        error = _errors(safe, "that error")
+        text += f" It can solve for no client's update under {_join([row.scheme for row in safe])}"
+        text += f"{error and f', where {error}'}."
+    return text
 
 
 def _yet_sentence(rows: list[Row]) -> str:
@@ -371,18 +377,21 @@ def _yet_sentence(rows: list[Row]) -> str:
     ]
     its = "its" if len(rows) == 1 else "their"
     return (
-        f"Nobody is exposed yet under {_join(parts)}: nothing makes {its} weak T last, and after "
-        "so many more rounds with new sums, or sooner, every client's update can be solved for."
+        f"No client is exposed yet under {_join(parts)}. Nothing keeps {its} weak T up: after this "
+        "many more rounds with new sums, or sooner, every client's update can be solved for."
     )
 
 
-def _errors(rows: list[Row], condition: str = " if updates never changed") -> str:
+def _errors(rows: list[Row], before: str = "") -> str:
+    """Return how far reconstructions are off, "" where that is not known."""
     errors = [row.reconstruction_error for row in rows if row.reconstruction_error is not None]
     if not errors:
         return ""
     low, high = f"{min(errors):.2g}", f"{max(errors):.2g}"
     error = low if low == high else f"{low} to {high}"
-    return f", to a relative error of {error}{condition}"
+    if before:
+        return f"{before} is {error}"
+    return f"a median relative squared error of {error} if updates never changed"
 
 
 def _cost_sentence(rows: tuple[Row, ...]) -> str:
@@ -396,19 +405,22 @@ def _cost_sentence(rows: tuple[Row, ...]) -> str:
     if len(rows) == 1 and rows[0].strong_privacy is not None:
         return f"{rows[0].scheme} has {_use(rows[0])}."
     if not kept:
-        return "None of the schemes both sums updates and protects every client for good."
+        return "None of the schemes both sums updates and protects every client permanently."
     best = max(kept, key=_usefulness)
-    text = f"Of the schemes whose weak T lasts, {best.scheme} is the most useful, with {_use(best)}"
+    text = (
+        "Of the schemes that keep their weak T for any number of rounds, "
+        f"{best.scheme} is the most useful: {_use(best)}."
+    )
     if exposed:
         other = max(exposed, key=_usefulness)
-        text += f" (against {_use(other)} under {other.scheme})"
+        text += f" {other.scheme}, which exposes clients, reaches {_use(other)}."
     strictest = max(kept, key=lambda row: row.strong_privacy or 0)
     if strictest is not best:
         text += (
-            f", while {strictest.scheme}, whose strong T = {strictest.strong_privacy} is the "
-            f"highest, has {_use(strictest)}"
+            f" {strictest.scheme} has the highest strong T of these, {strictest.strong_privacy}, "
+            f"but {_use(strictest)}."
         )
-    return text + "."
+    return text
 
 
 def _usefulness(row: Row) -> tuple[float, float]:
@@ -417,7 +429,7 @@ def _usefulness(row: Row) -> tuple[float, float]:
 
 def _use(row: Row) -> str:
     accuracy = "" if row.accuracy is None else f" and {100 * row.accuracy:.1f} % test accuracy"
-    return f"{row.aggregation_cardinality:.3g} clients in a mean sum{accuracy}"
+    return f"{row.aggregation_cardinality:.3g} clients per round on average{accuracy}"
 
 
 def _join(parts: list[str]) -> str:

@@ -67,13 +67,13 @@ def test_rounds_errors_and_failures_are_of_one_of_several_trials(results: xr.Dat
 
 def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> None:
     assert sentences(results) == (
-        "Although every round's sum is securely aggregated, after 3 rounds the server can solve "
-        "for the own updates of 2 of 4 clients under Random (from round 2), to a relative error of "
-        "0.25 if updates never changed, but for nobody's under User partition, to a relative error "
-        "of 0.65.",
-        "Of the schemes whose weak T lasts, User partition is the most useful, with 1.33 clients "
-        "in a mean sum and 80.0 % test accuracy (against 1.67 clients in a mean sum and 90.0 % "
-        "test accuracy under Random).",
+        "The server sees only securely aggregated sums. Even so, after 3 rounds it can solve for "
+        "the individual updates of 2 of 4 clients under Random (from round 2), with a median "
+        "relative squared error of 0.25 if updates never changed. It can solve for no client's "
+        "update under User partition, where that error is 0.65.",
+        "Of the schemes that keep their weak T for any number of rounds, User partition is the "
+        "most useful: 1.33 clients per round on average and 80.0 % test accuracy. Random, which "
+        "exposes clients, reaches 1.67 clients per round on average and 90.0 % test accuracy.",
     )
 
 
@@ -83,10 +83,10 @@ def test_sentences_when_nobody_is_exposed(results: xr.Dataset) -> None:
         first_exposure=xr.full_like(results["first_exposure"], np.nan),
     )
     assert sentences(safe)[0].startswith(
-        "After 3 rounds the server can solve for no client's own update under any of the schemes, "
-        "to a relative error of 0.25 to 0.65 if updates never changed. "
+        "After 3 rounds, the server can solve for no client's update under any of the schemes, "
+        "with a median relative squared error of 0.25 to 0.65 if updates never changed. "
     )
-    assert sentences(safe.isel(round=[0]))[0].startswith("After 1 round the server")
+    assert sentences(safe.isel(round=[0]))[0].startswith("After 1 round, the server")
 
 
 def test_the_strictest_scheme_is_named_beside_the_most_useful(results: xr.Dataset) -> None:
@@ -95,19 +95,19 @@ def test_the_strictest_scheme_is_named_beside_the_most_useful(results: xr.Datase
         guaranteed_privacy=("scheme", [2, 2]),
     )
     cost = sentences(safe)[1]
-    assert cost.startswith("Of the schemes whose weak T lasts, Random is the most useful")
-    assert "while User partition, whose strong T = 2 is the highest, has 1.33 clients" in cost
+    assert "rounds, Random is the most useful: 1.67 clients per round" in cost
+    assert "User partition has the highest strong T of these, 2, but 1.33 clients per" in cost
 
 
 def test_sentences_when_nobody_is_protected(results: xr.Dataset) -> None:
     leaky = results.assign(exposed_clients=xr.ones_like(results["exposed_clients"]))
     cost = sentences(leaky)[1]
-    assert cost == "None of the schemes both sums updates and protects every client for good."
+    assert cost == "None of the schemes both sums updates and protects every client permanently."
 
 
 def test_one_scheme_is_compared_with_nothing(results: xr.Dataset) -> None:
     cost = sentences(results.isel(scheme=[0]))[1]
-    assert cost == "Random has 1.67 clients in a mean sum and 90.0 % test accuracy."
+    assert cost == "Random has 1.67 clients per round on average and 90.0 % test accuracy."
 
 
 def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> None:
@@ -117,10 +117,10 @@ def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> No
         first_exposure=xr.full_like(results["first_exposure"], np.nan),
     )
     leak, cost = sentences(early)
-    assert leak.startswith("After 3 rounds")  # no "Although": nothing has leaked
-    assert "Nobody is exposed yet under Random (rounds left: N - rank = 4 - 3 = 1): " in leak
+    assert leak.startswith("After 3 rounds")  # no "Even so": nothing has leaked
+    assert "No client is exposed yet under Random (rounds left: N - rank = 4 - 3 = 1). " in leak
     assert "yet under User" not in leak
-    assert cost.startswith("Of the schemes whose weak T lasts, User partition is the most useful")
+    assert "rounds, User partition is the most useful" in cost
     unknown = early.drop_vars("guaranteed_privacy")  # then nothing is guaranteed
     assert "None of the schemes" in sentences(unknown)[1]
     assert (
