@@ -24,7 +24,7 @@ WRONG = {
 
 # what is right for an argument although it stands above, by function and argument
 RIGHT = {
-    "selection.bernoulli.probability": "true",
+    "selection.bernoulli.probability": "true traced",
     "secagg.connection_probability.n": "huge",
     "secagg.share_threshold.n": "huge",
     "secagg.reliability_bound.n": "huge",
@@ -34,6 +34,20 @@ RIGHT = {
         for name in ("is_reliable", "is_private")
         for argument in ("adjacency", "survivors", "thresholds")
     },
+    **{
+        f"selection.{name}.{argument}": "traced"
+        for name, argument in (
+            ("uniform", "cohort_size"),
+            ("weighted", "cohort_size"),
+            ("partition", "cohort_size"),
+            ("batch_partitioning", "cohort_size"),
+            ("batch_partitioning", "privacy_target"),
+            ("rollout", "seed"),
+            ("rollout_trials", "seed"),
+            ("expected_cardinality", "dropout_rate"),
+        )
+    },
+    "availability.independent.dropout_rate": "traced",
     "secagg.aggregate.seed": "huge",
     "secagg.aggregate.modulus_bits": "none",
     "hetero.quantization_error_bound.group_size": "huge",
@@ -64,7 +78,7 @@ RIGHT = {
     "federated.Training.keep_aggregates": "true",
     "federated.Training.measure_drift": "true",
     "federated.train.memory_bytes": "huge none",
-    "federated.local_sgd.learning_rate": "half huge",
+    "federated.local_sgd.learning_rate": "half huge traced",
     "federated.local_sgd.batch_size": "huge",
 }
 

@@ -12,7 +12,7 @@ schemes = {
 }
 histories = {name: mj.selection.rollout(0, one, away, 60) for name, one in schemes.items()}
 with mj.plotting.style():
-    figure, axes = plt.subplots(1, 3, figsize=(7.16, 3.4), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(7.16, 3.4), layout="constrained", dpi=200)
     for ax, (name, history) in zip(axes, histories.items(), strict=False):
         size = 3 if name == "blocks of 3" else None
         mj.plotting.plot_participation(history, block_size=size, title=name, ax=ax)
@@ -21,4 +21,4 @@ with mj.plotting.style():
         axes[2].step(range(60), hidden.min(axis=1), color=colour, where="post", label=name)
     axes[2].set(title="worst client hidden among", xlabel="round", ylabel="clients", ylim=(0, None))
     axes[2].legend()
-figure.savefig("plot_participation.png", dpi=200)
+figure.savefig("plot_participation.png")

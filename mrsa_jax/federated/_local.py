@@ -337,7 +337,7 @@ def _strength(
         require(bool(is_legal(value)), argument, rule, value)
         return value
 
-    if value is None:
+    if value is None and argument != "learning_rate":
         return None
     number = unless_traced(check, value, argument)
     return jnp.float32(number) if is_traced(number) or number else None

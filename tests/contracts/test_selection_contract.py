@@ -189,6 +189,8 @@ def _eligible(state: Any, available: np.ndarray) -> np.ndarray:
 
 def _offered(selector: Any, free: np.ndarray) -> np.ndarray:
     """How many clients can be asked together: those of whole blocks, or of lines of one class."""
+    if hasattr(selector, "order"):  # blocks of clients who train the same parts
+        return _offered(selector.inner, free[np.asarray(selector.order)])
     if not hasattr(selector, "members"):
         blocks = free.reshape(-1, block_size_of(selector), free.shape[1])
         return block_size_of(selector) * blocks.all(1).sum(0)

@@ -102,7 +102,8 @@ def test_what_is_counted():
 def test_simulations_compile_once_a_group(losses, tmp_path):
     main = "_roll" if losses else "_roll_cells"
     _, first = compiled(SIMULATE + FOUR_HISTORIES + losses, tmp_path / "four", at_once=4)
-    assert first[main] == 1
+    # without losses the rounds are compiled loops, which know no shapes
+    assert first[main] == (1 if losses else 0)
     # 18 points with settings of their own; 5 tasks of 4, 4, 4, 4 and 2
     plan, found = compiled(SIMULATE + HISTORIES + losses, tmp_path / "many", at_once=4)
     assert len(plan.groups) == 1
@@ -119,7 +120,7 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
     more = SIMULATE + HISTORIES + "population.num_clients = [14, 18]\n" + losses
     plan, found = compiled(more, tmp_path / "more")
     assert [len(group.numbers) for group in plan.groups] == [18, 18]
-    assert found[main] == (1 if losses else 2)
+    assert found[main] == (1 if losses else 0)
 
 
 def test_trainings_compile_once_a_group(tmp_path):
