@@ -1,9 +1,9 @@
 """Clients exposed on LoRA ranks that only some train: blocks of all clients, and within classes."""
 
 import numpy as np
+import pandas as pd
 
 import mrsa_jax as mj
-from mrsa_jax.plotting.chart import Chart, Line, draw
 
 rounds, online = 150, mj.availability.independent(0.1)
 ranks = np.repeat([4, 8, 16, 32, 64], [41, 30, 18, 12, 19])  # of 120 clients, in any order
@@ -11,21 +11,17 @@ ranks = np.random.default_rng(0).permutation(ranks)
 trains = np.stack([ranks >= rank for rank in (4, 8, 16, 32, 64)], axis=1)
 common = mj.selection.batch_partitioning(120, 12, 4)
 within = mj.selection.blocks_within(trains, 12, 4)
-lines = []
+points = []
 for name, selector, parts in (
     ("Blocks of all", common, trains),
     ("Within classes", within.selector, within.parts),
 ):
     history = np.asarray(mj.selection.rollout(0, selector, online, rounds))
     upper = mj.privacy.first_exposure(history & parts[:, -1])  # ranks 33 to 64: their own history
-    exposed = [np.sum((upper >= 0) & (upper <= j)) for j in range(rounds)]
+    exposed = [int(np.sum((upper >= 0) & (upper <= j))) for j in range(rounds)]
     label = f"{name}: {exposed[-1]} of {parts[:, -1].sum()} exposed"
-    lines.append(Line(label, np.arange(1.0, rounds + 1), np.array(exposed, float), kind="step"))
-total = (float(trains[:, -1].sum()), "clients who train ranks 33 to 64")
-ax = draw(
-    Chart(
-        "Exposed clients on the upper ranks", "", lines, "round", "exposed clients",
-        whole="xy", y_range=(0.0, total[0]), rules=(total,), are_schemes=False, names_lines=True,
-    )
-)  # fmt: skip
+    points += [
+        {"blocks": label, "round": j + 1, "exposed clients": exposed[j]} for j in range(rounds)
+    ]
+ax = mj.plotting.plot_points(pd.DataFrame(points), "exposed clients", x="round", hue="blocks")
 ax.figure.savefig("plot_parts.png")
