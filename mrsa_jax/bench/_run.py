@@ -8,17 +8,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from mrsa_jax.bench._harness import (
     REPEATS,
-    TOPICS,
     Case,
     Measurement,
     ResultsDifferError,
-    cases_of,
     machine,
     now,
     row,
 )
 from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
 from mrsa_jax.bench._sizes import own_cases
+from mrsa_jax.bench._topics import TOPICS, cases_of
 from mrsa_watch._base.errors import nearest, require
 
 

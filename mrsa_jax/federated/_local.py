@@ -305,10 +305,11 @@ def local_sgd(
     rate = _strength(learning_rate, "learning_rate", "must be positive", lambda own: own > 0)
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
-    kept = _strength(momentum, "momentum", "must lie in [0, 1)", lambda own: 0 <= own < 1)
+    rule = "must lie in [0, 1)"
+    kept = _optional_strength(momentum, "momentum", rule, lambda own: 0 <= own < 1)
     rule = "must not be negative"
-    decay = _strength(weight_decay, "weight_decay", rule, lambda own: own >= 0)
-    pull = _strength(proximal, "proximal", rule, lambda own: own >= 0)
+    decay = _optional_strength(weight_decay, "weight_decay", rule, lambda own: own >= 0)
+    pull = _optional_strength(proximal, "proximal", rule, lambda own: own >= 0)
     require(
         compute_dtype in (None, "float32", "bfloat16", "tf32"),
         "compute_dtype",
@@ -329,18 +330,23 @@ def local_sgd(
 
 def _strength(
     value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
-) -> Float32[Array, ""] | None:
-    """Return a number that training uses, or None where it is None or 0, which costs nothing."""
+) -> Float32[Array, ""]:
+    """Return a number that training uses."""
 
     def check(value: Any, argument: str) -> Any:
         check_number(value, argument)
         require(bool(is_legal(value)), argument, rule, value)
         return value
 
-    if value is None and argument != "learning_rate":
-        return None
-    number = unless_traced(check, value, argument)
-    return jnp.float32(number) if is_traced(number) or number else None
+    return jnp.float32(unless_traced(check, value, argument))
+
+
+def _optional_strength(
+    value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
+) -> Float32[Array, ""] | None:
+    """Return a number that training uses, or None where it is None or 0, which costs nothing."""
+    number = None if value is None else _strength(value, argument, rule, is_legal)
+    return number if is_traced(value) or value else None
 
 
 def client_updates(

@@ -17,6 +17,7 @@ from mrsa_jax.bench import (
     _rank,
     _run,
     _selection,
+    _topics,
 )
 from mrsa_jax.cli import main
 from mrsa_watch._base.errors import ConfigurationError
@@ -150,7 +151,7 @@ def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
 
 def test_rounds_take_every_sample_of_each_client_once() -> None:
     clients = _random_clients.random_clients((28, 28, 1), 3, 60)
-    order = _harness.topic_module("averaging")._order(clients, 2)
+    order = _topics.topic_module("averaging")._order(clients, 2)
     np.testing.assert_array_equal(np.sort(order, axis=2), np.stack([clients.indices] * 2))
     assert (order[0] != order[1]).any()
 

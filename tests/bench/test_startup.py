@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from mrsa_jax.bench import _harness
+from mrsa_jax.bench import _harness, _topics
 
-_startup = _harness.topic_module("startup")
+_startup = _topics.topic_module("startup")
 
 
 def _program(code: str) -> list[str]:
