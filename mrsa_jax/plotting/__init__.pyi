@@ -13,6 +13,7 @@ from ._designs import (
     plot_designs as plot_designs,
     plot_participation as plot_participation,
     plot_policies as plot_policies,
+    plot_rounds as plot_rounds,
 )
 from ._saved import save_figure as save_figure, save_study_figures as save_study_figures
 from ._study import (

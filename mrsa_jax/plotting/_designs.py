@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrsa_jax.plotting._style import SHADES, WARNING, caption, style
-from mrsa_jax.plotting.chart import Chart, Line, draw
+from mrsa_jax.plotting._style import EMPTY, SHADES, WARNING
+from mrsa_jax.plotting.chart import Cells, Chart, Line, draw
 from mrsa_watch._base.errors import check_known, check_size, require
 
 if TYPE_CHECKING:
@@ -167,35 +167,86 @@ def plot_participation(
         >>> ax.images[0].get_array().tolist()  # 0: not in the sum; 2: exposed by then
         [[1, 1, 0, 0], [2, 0, 0, 0], [0, 0, 1, 1]]
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.colors import ListedColormap
-    from matplotlib.patches import Patch
+    chart = participation_chart(history, block_size)
+    ax = draw(chart, ax=ax)
+    ax.set(title=title)
+    return ax
 
-    from mrsa_jax._core.arrays import as_integers
+
+def participation_chart(history: Any, block_size: int | None = None) -> Chart:
+    """Return the picture of who is in which sum, as `plot_participation` draws it."""
     from mrsa_jax.privacy import first_exposure
+
+    rows = _matrix(history)
+    first = np.asarray(first_exposure(rows))
+    since = (first >= 0) & (np.arange(len(rows))[:, None] >= first)
+    named = bool(since.any())
+    kinds = (("", EMPTY), ("in the sum" * named, SHADES[2]),
+             ("in the sum, exposed" * named, WARNING))  # fmt: skip
+    text = "Which client is in which sum: a row per round, a column per client."
+    when = f" The sums expose {(first >= 0).sum():,} of {rows.shape[1]:,} clients."
+    cells = Cells(np.where(rows != 0, 1 + since, 0).astype(np.uint8), kinds,
+                  _edges(block_size, rows.shape[1]))  # fmt: skip
+    return Chart("Who is in which sum", text + when, (), "client", "round", cells=cells)
+
+
+def _matrix(history: Any) -> np.ndarray:
+    from mrsa_jax._core.arrays import as_integers
 
     rows = np.asarray(as_integers(history, "history"))
     require(rows.ndim == 2, "history", "must be a matrix [rounds, clients]", rows.shape)
     rule = "must have at most 10**7 cells: draw some of its rounds or clients"
     require(rows.size <= _MOST, "history", rule, rows.size)
-    first = np.asarray(first_exposure(rows))
-    since = (first >= 0) & (np.arange(len(rows))[:, None] >= first)
-    cells = np.where(rows != 0, 1 + since, 0)
-    with style():
-        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
-        looks = ListedColormap(["#F2F2F2", SHADES[2], WARNING])
-        ax.imshow(cells, looks, aspect="auto", interpolation="nearest", vmin=0, vmax=2)
-        if block_size is not None:
-            size = check_size(block_size, "block_size")
-            for edge in range(size, rows.shape[1], size) if rows.shape[1] <= 64 * size else ():
-                ax.axvline(edge - 0.5, color="white", linewidth=0.8)
-        ax.grid(False)
-        ax.set(xlabel="client", ylabel="round", title=title)
-        if since.any():
-            kinds = {"in the sum": SHADES[2], "in the sum, exposed": WARNING}
-            patches = [Patch(color=colour, label=label) for label, colour in kinds.items()]
-            ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
-    text = "Which client is in which sum: a row per round, a column per client."
-    when = f" The sums expose {(first >= 0).sum():,} of {rows.shape[1]:,} clients."
-    caption(ax, text + when)
-    return ax
+    return rows
+
+
+def _edges(block_size: int | None, clients: int) -> range:
+    """Return where lines between blocks stand: nowhere where they would be half of the picture."""
+    if block_size is None:
+        return range(0)
+    size = check_size(block_size, "block_size")
+    return range(size, clients, size) if clients <= 64 * size else range(0)
+
+
+def plot_rounds(history: Any, *, block_size: int | None = None, ax: Axes | None = None) -> Axes:
+    """Draw what happened to each client in each round: asked in vain, lost, or in the sum.
+
+    One row per round, from the top, and one column per client. A client that was asked is in the
+    sum, or was lost before its input arrived, or its input arrived in vain because the round gave
+    no sum that contains it.
+
+    Args:
+        history: One trial of `selection.rollout_rounds`.
+        block_size: T of a scheme whose blocks are consecutive clients, to draw lines between them.
+        ax: Where to draw; a separate figure if None.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ConfigurationError: If the history is of several trials, has more than 10^7 cells, or the
+            block size is no positive integer.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> scheme = mj.selection.batch_partitioning(6, 4, 2), mj.availability.independent(0.0)
+        >>> steps = mj.availability.independent_steps(0.1)
+        >>> played = mj.selection.rollout_rounds(0, *scheme, steps, 9, policy="abort", blocks=2)
+        >>> cells = plot_rounds(played, block_size=2).images[0].get_array()
+        >>> bool(((cells == 3) == played.participation).all())
+        True
+    """
+    return draw(rounds_chart(history, block_size), ax=ax)
+
+
+def rounds_chart(history: Any, block_size: int | None = None) -> Chart:
+    """Return the picture of what happened in each round, as `plot_rounds` draws it."""
+    rows, alive = _matrix(history.participation), np.asarray(history.survivors)
+    cells = alive[:, 0].astype(np.uint8) + alive[:, 3]
+    cells = np.where(rows != 0, 3, cells).astype(np.uint8)
+    kinds = (("", EMPTY), ("asked, lost before its input arrived", WARNING),
+             ("input arrived, not in a sum", SHADES[0]), ("in the sum", SHADES[2]))  # fmt: skip
+    made = int((rows != 0).any(axis=1).sum())
+    text = f"What happened to each client in each round. {made:,} of {len(rows):,} gave a sum."
+    return Chart("What happened in each round", text, (), "client", "round",
+                 cells=Cells(cells, kinds, _edges(block_size, rows.shape[1])))  # fmt: skip

@@ -29,6 +29,7 @@ _COLUMN: contextvars.ContextVar[str] = contextvars.ContextVar("column", default=
 SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 WARNING = "#D55E00"
+EMPTY = "#F2F2F2"  # where nothing is
 
 
 def caption(ax: Axes, text: str) -> None:

@@ -66,6 +66,25 @@ class Line(NamedTuple):
     shade: Any = None
 
 
+class Cells(NamedTuple):
+    """A picture of cells, a row per round from the top and a column per client.
+
+    Attributes:
+        values: uint8[rows, columns], the kind of each cell.
+        kinds: Name and colour of each kind; "" for those without a key.
+        edges: Columns before which a line stands.
+    """
+
+    values: np.ndarray
+    kinds: Sequence[tuple[str, str]]
+    edges: Sequence[int] = ()
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """Name and colour of what a key must tell."""
+        return [kind for kind in self.kinds if kind[0]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Chart:
     """A drawing and what it shows.
@@ -87,6 +106,7 @@ class Chart:
         are_schemes: Whether its series are schemes, whose colours are the same everywhere.
         names_lines: Whether the key of a picture names each line, not each series alone.
         marks_points: Whether a picture marks the points of short lines, as a report always does.
+        cells: What is drawn in place of lines, or None.
     """
 
     title: str
@@ -105,6 +125,7 @@ class Chart:
     are_schemes: bool = True
     names_lines: bool = False
     marks_points: bool = False
+    cells: Cells | None = None
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -229,6 +250,8 @@ _MOST_TICKS = 6  # places of marks that have a tick each
 def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
     """Draw a chart on axes, or on those of a figure of its own."""
     with drawing(ax) as ax:
+        if chart.cells is not None:
+            return _draw_cells(ax, chart, chart.cells)
         named: set[str] = set()
         drawn = [_drawn(ax, chart, line, named) for line in chart.lines]
         _scales(ax, chart)
@@ -251,6 +274,24 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
         else:
             name_curves(ax, gap=6.0 if marked else 2.0)
         caption(ax, chart.caption)
+    return ax
+
+
+def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    looks = ListedColormap([colour for _, colour in cells.kinds])
+    ax.imshow(cells.values, looks, aspect="auto", interpolation="nearest", vmin=0,
+              vmax=len(cells.kinds) - 1)  # fmt: skip
+    for edge in cells.edges:
+        ax.axvline(edge - 0.5, color="white", linewidth=0.8)
+    ax.grid(False)
+    ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
+    if cells.keys:
+        patches = [Patch(color=colour, label=name) for name, colour in cells.keys]
+        ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    caption(ax, chart.caption)
     return ax
 
 

@@ -9,13 +9,15 @@ Nothing here imports matplotlib or JAX.
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting.chart import FEW, Chart, Line
+from mrsa_jax.plotting.chart import FEW, Cells, Chart, Line
 from mrsa_watch._base.html import number, shown, tidy
 
 _MOST_TICKS = 6
@@ -133,6 +135,8 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
         places: The place of each series in the page's legend.
         is_large: Whether it is what a page opens with.
     """
+    if chart.cells is not None:
+        return _picture(chart, chart.cells)
     along = _scale(chart, "x")
     up = _scale(chart, "y")
     if along is None or up is None:
@@ -150,11 +154,44 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
                           f'data-s="{tidy(line.series)}">{inner}</g>')  # fmt: skip
     words = f'<text class="empty" x="50%" y="50%">{tidy(chart.empty)}</text>'
     box = f"{_n(along.low)} {_n(-up.high)} {_n(along.high - along.low)} {_n(up.high - up.low)}"
-    logs = "x" * chart.is_log_x + "y" * chart.is_log_y
-    inner = (
-        f'<svg viewBox="{box}" width="100%" height="100%" preserveAspectRatio="none" '
-        f'aria-hidden="true"><g transform="scale(1 -1)">{"".join(curves)}</g></svg>'
+    inner = _stretched(box, f'<g transform="scale(1 -1)">{"".join(curves)}</g>')
+    over = f"{_rules(along, up, chart)}{words * bool(chart.empty and _is_zero(chart))}"
+    return _figure(chart, f"{frame}{inner}{''.join(marks)}{over}", is_large=is_large)
+
+
+def _stretched(box: str, content: str) -> str:
+    """Return a drawing in the units of the data, as large as there is room."""
+    return (f'<svg viewBox="{box}" width="100%" height="100%" preserveAspectRatio="none" '
+            f'aria-hidden="true">{content}</svg>')  # fmt: skip
+
+
+def _picture(chart: Chart, cells: Cells) -> str:
+    """Return a picture of cells, a pixel each, with its key."""
+    from PIL import Image
+
+    rows, columns = cells.values.shape
+    png, image = io.BytesIO(), Image.fromarray(cells.values, "P")
+    image.putpalette(bytes.fromhex("".join(colour[1:] for _, colour in cells.kinds)))
+    image.save(png, "PNG")
+    along, down = (Scale.of(0.0, float(size), is_whole=True, is_tight=True)
+                   for size in (columns, rows))  # fmt: skip
+    edges = "".join(f"M{edge} 0V{rows}" for edge in cells.edges)
+    drawing = (
+        f'<image width="{columns}" height="{rows}" preserveAspectRatio="none" '
+        f'style="image-rendering: pixelated" '
+        f'href="data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"/>'
+        f'<path class="edge" d="{edges}"/>'
     )
+    frame = _frame(along, Scale(down.high, down.low, down.ticks), chart)
+    inner = _stretched(f"0 0 {columns} {rows}", drawing)
+    keys = "".join(f'<span class="item" style="--c: {colour}"><span class="dot"></span>'
+                   f"{tidy(name)}</span>" for name, colour in cells.keys)  # fmt: skip
+    return _figure(chart, frame + inner, f'<div class="keys">{keys}</div>' * bool(keys))
+
+
+def _figure(chart: Chart, drawing: str, keys: str = "", *, is_large: bool = False) -> str:
+    """Return a drawing with its words around it."""
+    logs = "x" * chart.is_log_x + "y" * chart.is_log_y
     label = f"{chart.title}: {chart.y_label} against {chart.x_label}"
     whole = ' data-whole=""' if "x" in chart.whole else ""
     return (
@@ -162,9 +199,8 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
         f'<p class="axis">{tidy(chart.y_label)}</p>'
         f'<div class="plot" tabindex="0" role="img" aria-label="{tidy(label)}" '
         f'data-x="{tidy(chart.x_label)}" data-log="{logs}"{whole}>'
-        f'<svg width="100%" height="100%" aria-hidden="true">{frame}{inner}{"".join(marks)}'
-        f"{_rules(along, up, chart)}{words * bool(chart.empty and _is_zero(chart))}</svg></div>"
-        f'<p class="axis below">{tidy(chart.x_label)}</p>'
+        f'<svg width="100%" height="100%" aria-hidden="true">{drawing}</svg></div>'
+        f'<p class="axis below">{tidy(chart.x_label)}</p>{keys}'
         f"<figcaption>{tidy(chart.caption)}</figcaption></figure>"
     )
 

@@ -165,7 +165,8 @@ def _texts(figure: Figure) -> list[Text]:
 
 
 def test_every_figure_of_the_package_is_here() -> None:
-    elsewhere = {"plot_image_grid", "plot_exposure_routes", "plot_participation"}
+    elsewhere = {"plot_image_grid", "plot_exposure_routes", "plot_participation",
+                 "plot_rounds"}  # fmt: skip
     drawn = {f"plot_{name}" for name in PLOTS} | elsewhere
     assert {name for name in plotting.__all__ if name.startswith("plot_")} <= drawn
 

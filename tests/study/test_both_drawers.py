@@ -5,6 +5,8 @@ The oracle reads a report's drawing back into values, and compares them with the
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 import types
 import xml.etree.ElementTree as ET
@@ -14,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from PIL import Image
 
 from mrsa_jax.plotting._attacks import (
     errors_chart,
@@ -28,7 +31,7 @@ from mrsa_jax.plotting._audit import (
     privacy_chart,
     routes_chart,
 )
-from mrsa_jax.plotting._designs import designs_chart
+from mrsa_jax.plotting._designs import designs_chart, participation_chart
 from mrsa_jax.plotting._names import short
 from mrsa_jax.plotting._study import FIGURES, study_charts
 from mrsa_jax.plotting.chart import Chart, draw
@@ -206,3 +209,23 @@ def test_every_figure_of_designs_costs_and_routes() -> None:
                   designs_chart(families), routes_chart(routes, "each"),
                   routes_chart(routes, "any")):  # fmt: skip
         agree(chart)
+
+
+def test_cells_are_one_pixel_each_in_a_report() -> None:
+    history = np.array([[1, 1, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0]])
+    chart = participation_chart(history, 3)
+    figure, ax = ET.fromstring(drawn(chart, {})), draw(chart)
+    address = str(figure.find(".//image").get("href"))  # type: ignore[union-attr]
+    image = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
+    cells = np.asarray(ax.images[0].get_array())
+    np.testing.assert_array_equal(np.asarray(image), cells)
+    looks = np.asarray(ax.images[0].to_rgba(cells, bytes=True))[..., :3]
+    np.testing.assert_array_equal(np.asarray(image.convert("RGB")), looks)
+    assert figure.find(".//path[@class='edge']").get("d") == "M3 0V3"  # type: ignore[union-attr]
+    assert [own.tail for own in figure.findall(".//*[@class='item']/span")] == [
+        text.get_text()
+        for text in ax.get_legend().get_texts()  # type: ignore[union-attr]
+    ]
+    ups = [(own.text, own.get("y")) for own in figure.findall(".//text[@class='up']")]
+    assert ups[0] == ("0", "0%")  # the first round is at the top
+    plt.close("all")
