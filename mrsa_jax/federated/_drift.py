@@ -19,6 +19,7 @@ from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.streams import Stream, host_generator
+from mrsa_jax.federated._mates import correlation_of_mates, is_in, same_rounds
 from mrsa_watch._base.errors import is_integer, require
 from mrsa_watch._base.html import finding
 
@@ -50,6 +51,10 @@ class Drift:
         correlation: float64 [M], between a client's own parts at that lag; lasting x rho^lag is
             to be seen against it. Not bounded by 1, as it is an estimate.
         layer_correlation: float64 [L, M], within each layer.
+        mates_correlation: kappa, between the updates of two mates in one round, about what all
+            clients of the round share; at most 1. The theorem of hidden among caps the share of
+            an update that any estimate explains at (1 + (T - 1) kappa) / T. nan if no round had
+            mates and others.
         num_coordinates: Coordinates of an update that were looked at.
         clients: int32 [C], those who came twice or more.
         client_spread: float64 [C], s of each one's updates alone; nan with cohorts of two.
@@ -70,6 +75,7 @@ class Drift:
     pairs: np.ndarray
     correlation: np.ndarray
     layer_correlation: np.ndarray
+    mates_correlation: float
     num_coordinates: int
     clients: np.ndarray
     client_spread: np.ndarray
@@ -97,7 +103,9 @@ class Drift:
 
 
 @needs_values
-def measure_drift(updates: Any, members: Any, *, rounds: Any = None, layers: Any = None) -> Drift:
+def measure_drift(
+    updates: Any, members: Any, *, rounds: Any = None, layers: Any = None, blocks: Any = None
+) -> Drift:
     """Estimate spread and memory of clients' updates, for `privacy.information`.
 
     Use it on updates of your own; `train(..., measure_drift=True)` has it for its own.
@@ -109,6 +117,10 @@ def measure_drift(updates: Any, members: Any, *, rounds: Any = None, layers: Any
     of products, each round divided by its own s_r, over the sum of those factors (method of
     moments). rho and the share a that lasts minimise the squared distance of a rho^lag from it,
     weighted by the pairs (a = 1 where fewer than three lags came).
+
+    Two mates i, j of one round have E |x_ir - x_jr|^2 / 2 = s_r^2 (1 - kappa), two clients of
+    different blocks s_r^2: whatever all share cancels. So kappa is 1 less the ratio of these mean
+    squares, over rounds that have both kinds of pairs, each divided by its s_r^2.
 
     **Assumed**, not shown: one s, rho and a for all clients and, within a layer, all coordinates
     (isotropic); rounds alike (each is divided by its own spread, so that alone may change); for
@@ -122,13 +134,15 @@ def measure_drift(updates: Any, members: Any, *, rounds: Any = None, layers: Any
         rounds: Integers `[rounds]`, ascending, when each round was; 0, 1, 2, ... if None.
         layers: Mapping of names to how many of the coordinates each layer has, in order; one
             layer if None.
+        blocks: Integers `[clients]`, the block of each: clients of one block are mates, those of
+            a negative one have none. If None, clients who were in the same rounds are mates.
 
     Returns:
         What was measured; over all layers, each coordinate counts alike.
 
     Raises:
         ConfigurationError: If shapes do not fit, an update is not finite, a client is twice in
-            a round, or rounds do not ascend.
+            a round or has no entry of `blocks`, or rounds do not ascend.
 
     Examples:
         >>> own = np.random.default_rng(0).normal(size=(1, 6, 500))
@@ -157,7 +171,11 @@ def measure_drift(updates: Any, members: Any, *, rounds: Any = None, layers: Any
     rule = f"must hold positive counts that add up to {values.shape[2]} coordinates"
     are_counts = all(is_integer(own) and own > 0 for own in counts.values())
     require(are_counts and sum(counts.values()) == values.shape[2], "layers", rule, counts)
-    return estimated(values, who, when, counts, counts)
+    own = None if blocks is None else host_array(blocks, "blocks")
+    rule = "must hold an integer for each client"
+    good = own is None or (own.ndim == 1 and own.dtype.kind in "iu" and who.max() < len(own))
+    require(bool(good), "blocks", rule, None if own is None else f"{own.dtype}{list(own.shape)}")
+    return estimated(values, who, when, counts, counts, own)
 
 
 class Sketch:
@@ -200,6 +218,7 @@ def estimated(
     rounds: np.ndarray,
     counts: Mapping[str, int],
     sizes: Mapping[str, int],
+    blocks: np.ndarray | None = None,
 ) -> Drift:
     """Return the drift of layers of so many coordinates, `counts` of which are known.
 
@@ -209,16 +228,18 @@ def estimated(
         rounds: `[rounds]`, when each was.
         counts: Known coordinates of each layer.
         sizes: How many each has: over all, a layer weighs as much.
+        blocks: Of the clients; None for those who were in the same rounds.
     """
     is_there = members >= 0
     known = is_there.sum(axis=1)
     centred = np.where(is_there[:, :, None], values, 0).astype(np.float64)
     centred -= (centred.sum(axis=1) / np.maximum(known, 1)[:, None])[:, None]
     centred *= is_there[:, :, None]
-    starts = np.cumsum([0, *counts.values()])[:-1]
+    number = np.asarray(list(counts.values()))
+    starts = np.cumsum([0, *number])[:-1]
     shares = np.asarray(list(sizes.values()), np.float64) / sum(sizes.values())
     squares = np.add.reduceat((centred**2).sum(axis=1), starts, axis=1).T
-    squares = _with_all(squares / np.asarray(list(counts.values()))[:, None], shares)
+    squares = _with_all(squares / number[:, None], shares)
     freedom = np.where(known > 1, known - 1, np.nan)
     variances = squares / freedom
     total = np.nansum(freedom)
@@ -241,12 +262,16 @@ def estimated(
         pairs=pairs,
         correlation=correlation[0],
         layer_correlation=correlation[1:],
+        mates_correlation=correlation_of_mates(
+            centred * np.sqrt(np.repeat(shares / number, number)), members, variances[0],
+            same_rounds(members) if blocks is None else blocks,
+        ),
         num_coordinates=values.shape[2],
         clients=clients,
         client_spread=spreads[0] * np.sqrt(fits[0]),
         client_memory=fits[1],
         client_lasting=fits[2],
-    )
+    )  # fmt: skip
 
 
 def _with_all(by_layer: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -372,12 +397,9 @@ def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _kept(members: np.ndarray) -> np.ndarray:
     """Return what centring two rounds leaves of the product of a client's own parts."""
-    clients = int(members.max(initial=0)) + 1
-    is_in = np.zeros((len(members), clients))
-    row, slot = np.nonzero(members >= 0)
-    is_in[row, members[row, slot]] = 1
-    inverse = 1 / np.maximum(is_in.sum(axis=1), 1)
-    shared = is_in @ is_in.T
+    here = is_in(members).astype(np.float64)
+    inverse = 1 / np.maximum(here.sum(axis=1), 1)
+    shared = here @ here.T
     return 1 - inverse[:, None] - inverse[None, :] + shared * inverse[:, None] * inverse[None, :]
 
 

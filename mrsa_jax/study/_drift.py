@@ -33,6 +33,17 @@ _FACTS = {
         "By its mates alone, of whom each drifts as measured: "
         "among at least how many the updates of the worst client are hidden",
     ),
+    "update_mates_correlation": (
+        (),
+        "1",
+        "Correlation kappa of two mates' updates of one round about what its clients share",
+    ),
+    "update_mates_cap": (
+        (),
+        "clients",
+        "By that kappa, whatever is estimated and however models react to the sums: "
+        "among at least how many the updates of the clients with the fewest mates are hidden",
+    ),
     "layer_spread": (("layer",), "1", "Spread s within a layer"),
     "layer_memory": (("layer",), "1", "Memory rho within a layer"),
     "layer_lasting": (("layer",), "1", "Share of variance with memory within a layer"),
@@ -127,7 +138,7 @@ def _learnt(drift: Drift, played: Played, weights: np.ndarray | None, times: int
     if played.rounds is not None:
         rows, rounds = selection.learnt_rows(played.rounds)
     bits, hidden = np.full((len(ends), own.shape[1]), np.nan), np.full(1, np.nan)
-    mates = np.nan
+    mates = capped = np.nan
     if played.segments is None and np.isfinite(drift.memory) and len(rows):
         weighted = rows if weights is None else rows * weights.astype(np.int64)
         so_far = weighted * (rounds < ends[:, None])[:, :, None]
@@ -136,15 +147,24 @@ def _learnt(drift: Drift, played: Played, weights: np.ndarray | None, times: int
         hidden = np.asarray(privacy.hidden_among(weighted, memory=kernel))
         hidden = hidden[~np.isinf(hidden)]
         mates = _by_mates(drift, weighted)
+        capped = _capped(drift.mates_correlation, privacy.strong_privacy(weighted) or 1)
     seen = [row[row > 0] for row in bits]
     return {
         "update_hidden_worst": hidden.min(),
         "update_hidden_median": np.median(hidden),
         "update_mates_worst": mates,
+        "update_mates_correlation": drift.mates_correlation,
+        "update_mates_cap": capped,
         "bits": bits[-1],
         "bits_worst": np.array([row.max() if row.size else np.nan for row in seen]),
         "bits_median": np.array([np.median(row) if row.size else np.nan for row in seen]),
     }
+
+
+def _capped(kappa: float, mates: int) -> float:
+    """Return 1 over the share of an update that any estimate explains, of T who move together."""
+    share = (1 + (mates - 1) * kappa) / mates if mates > 1 else 1.0
+    return np.inf if share <= 0 else 1 / share
 
 
 def _by_mates(drift: Drift, history: np.ndarray) -> float:

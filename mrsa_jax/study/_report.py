@@ -67,6 +67,8 @@ _BESIDE = {
     "Update hidden (worst)": "update_hidden_worst",
     "Update hidden (median)": "update_hidden_median",
     "By mates alone (at least)": "update_mates_worst",
+    "Kappa of mates": "update_mates_correlation",
+    "By kappa (at least)": "update_mates_cap",
     "Bits (worst)": "bits_worst",
     "Bits (median)": "bits_median",
     "Spread s": "update_spread",

@@ -62,6 +62,8 @@ class Row:
         update_hidden_median: The worst update of the median client, a mean over trials.
         update_mates_worst: Among at least how many mates alone hide the worst client's updates, by
             the drift that a training measured of each.
+        update_mates_correlation: Measured correlation kappa of the updates of mates in one round.
+        update_mates_cap: Among at least how many they hide each other by it, whatever is estimated.
         bits_worst: Bits a coordinate about the worst client's history, by that drift.
         bits_median: About the median client's, of those who took part.
     """
@@ -91,6 +93,8 @@ class Row:
     update_hidden_worst: float | None = None
     update_hidden_median: float | None = None
     update_mates_worst: float | None = None
+    update_mates_correlation: float | None = None
+    update_mates_cap: float | None = None
     bits_worst: float | None = None
     bits_median: float | None = None
     hidden_among_worst: float | None = None
@@ -171,6 +175,8 @@ def _row(one: xr.Dataset) -> Row:
         update_hidden_worst=_last(last, "update_hidden_worst", np.min),
         update_hidden_median=_last(last, "update_hidden_median", np.mean),
         update_mates_worst=_drift(one, "update_mates_worst"),
+        update_mates_correlation=_drift(one, "update_mates_correlation"),
+        update_mates_cap=_drift(one, "update_mates_cap"),
         bits_worst=_drift(one, "bits_worst"),
         bits_median=_drift(one, "bits_median"),
         hidden_among_worst=_last(last, "hidden_among_worst", np.min),
@@ -307,8 +313,16 @@ def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
         f"update of any one round is hidden among {hidden} {_after(rounds)}. T limits what is "
         "learnt of each update. The total grows with every participation for any T. In bits per "
         f"coordinate of the worst client's history, the sums reveal {bits}, if updates are "
-        "Gaussian."
+        f"Gaussian.{_mates_sentence(rows)}"
     )
+
+
+def _mates_sentence(rows: tuple[Row, ...]) -> str:
+    """Say what mates hide whatever is estimated; "" if no client has mates."""
+    words = "{0.update_mates_cap:.2f} under {0.scheme} (kappa {0.update_mates_correlation:.2g})"
+    caps = [words.format(row) for row in rows if (row.update_mates_cap or 0.0) > 1]
+    start = " Models react to the sums, so updates of mates correlate. For any estimate, mates hide"
+    return f"{start} an update among at least {_join(caps)}." if caps else ""
 
 
 def _segment_sentence(rows: tuple[Row, ...]) -> str:

@@ -63,6 +63,21 @@ def test_mates_hide_by_the_drift_of_each(trained: xr.Dataset) -> None:
     assert float(trained["update_mates_worst"][0]) == 1  # nobody has a mate
 
 
+def test_the_correlation_of_mates_caps_what_is_explained(trained: xr.Dataset) -> None:
+    """kappa between mates: (1 + (T - 1) kappa) / T of an update, and all of it without mates."""
+    caps = [study_drift._capped(*own) for own in ((0.0, 4), (0.2, 4), (1.0, 3), (np.nan, 1))]
+    assert caps == pytest.approx([4, 2.5, 1, 1])
+    assert study_drift._capped(-0.5, 3) == np.inf
+    assert np.isnan(study_drift._capped(np.nan, 4))
+    assert np.isnan(float(trained["update_mates_correlation"][0]))
+    assert float(trained["update_mates_cap"][0]) == 1
+    assert not any("mates hide" in sentence for sentence in _summary.sentences(trained))
+    found = {"update_mates_cap": 2.5, "update_mates_correlation": 0.2}
+    blocks = trained.assign({name: ("scheme", [own]) for name, own in found.items()})
+    (sentence,) = [one for one in _summary.sentences(blocks) if "mates hide" in one]
+    assert "an update among at least 2.50 under Random (kappa 0.2)." in sentence
+
+
 def test_bits_are_those_of_the_measured_drift(trained: xr.Dataset) -> None:
     rows = trained["participation"].values[0]
     right = privacy.information(rows, _kernel(trained, np.arange(9)))
