@@ -157,9 +157,9 @@ def guaranteed_privacy(
 
     A `privacy_target` that the selector states is kept while sums are its cohorts: no client is
     lost from one inside a round, and none is cut up. Blocks of T move together for ever where the
-    selection never parts them and no sum does: nobody is lost inside a round, or the policy drops
-    or aborts for whole blocks; the graph cannot fall apart; each group of each segment holds whole
-    blocks. A fixed cohort of all clients is a block.
+    selection never parts them and no sum does: clients enforce them; or nobody is lost inside a
+    round, or the policy drops or aborts for whole blocks, the graph cannot fall apart, and each
+    group of each segment holds whole blocks. A fixed cohort of all clients is a block.
     """
     protocol = protocol or ProtocolConfig()
     k, block = sizes_of(selector)
@@ -169,6 +169,8 @@ def guaranteed_privacy(
     graph = Graph.parse(protocol.graph)
     numbers = graph.parameters or (protocol.degree or 0,)
     is_whole = graph.row.is_complete or (graph.row.is_connected(*numbers) and not loses)
+    if protocol.whole_blocks:
+        return block
     if not is_whole or (loses and protocol.split_policy == "ignore"):
         return 1
     if segments is None or segments.is_plain or k is None:
@@ -327,8 +329,9 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     """Return what the server learns from a round; None where it is simply the cohort's sum.
 
     Raises:
-        ConfigurationError: If there is no such graph, or the threshold would let CCESA's Appendix
-            F attack unmask single clients and that is not allowed.
+        ConfigurationError: If there is no such graph, the threshold would let CCESA's Appendix
+            F attack unmask single clients and that is not allowed, or clients are to enforce
+            blocks that the scheme or the graph has not.
     """
     if protocol.is_plain:
         return None
@@ -344,6 +347,13 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     own = dict(zip(graph.row.fields, graph.parameters, strict=False)).get("block_size", block)
     rule = "must be over blocks of the scheme's T, or of whole blocks of it"
     require(own % block == 0, "graph", rule, protocol.graph, block)
+    if protocol.whole_blocks:
+        rule = "must be left out with a scheme without blocks of 2 clients or more"
+        require(block > 1, "whole_blocks", rule, True)
+        rule = "must be complete or over_blocks:T:K with --whole-blocks"
+        require(graph.row.is_complete or bool(graph.row.fields), "graph", rule, protocol.graph)
+        rule = "must be left out with --whole-blocks, whose clients accept no such threshold"
+        require(not protocol.allow_unmasking_risk, "allow_unmasking_risk", rule, True)
     if threshold is not None:
         check_threshold(protocol, threshold, least_safe_threshold(graph, n))
     elif graph.degree(n) is None:
@@ -354,6 +364,7 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
         threshold=threshold,
         policy=protocol.split_policy,
         blocks=block,
+        keeps_blocks=protocol.whole_blocks,
     )
 
 

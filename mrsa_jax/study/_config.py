@@ -383,6 +383,8 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     graph, policy = protocol.graph, protocol.split_policy
     is_complete = Graph.parse(graph).row.is_complete
     require(is_complete, "graph", "must be complete with segments", graph)
+    rule, own_blocks = "must be left out with segments", protocol.whole_blocks
+    require(not own_blocks, "whole_blocks", rule, own_blocks)
     return require(policy == "ignore", "split_policy", "must be ignore with segments", policy)
 
 

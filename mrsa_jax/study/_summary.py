@@ -259,7 +259,8 @@ def sentences(results: xr.Dataset) -> tuple[str, ...]:
     if early:
         said[0] += " " + _yet_sentence(early)
     if any(row.failures for row in rows):
-        said.append(_failure_sentence(rows, rounds))
+        protocol = results.attrs.get("config", {}).get("protocol", {})
+        said.append(_failure_sentence(rows, rounds) + _REFUSED * bool(protocol.get("whole_blocks")))
     if any(row.privacy_level is not None for row in rows):
         said.append(_segment_sentence(rows))
     if any(row.epsilon_worst is not None for row in rows):
@@ -340,6 +341,9 @@ def _segment_sentence(rows: tuple[Row, ...]) -> str:
     return text + ("." if first.tolerated_byzantine == 1 else "s.")
 
 
+_REFUSED = " Unreliable: clients refused a list that parts a block, or too few of them answered."
+
+
 def _failure_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     parts = []
     for row in rows:
@@ -366,13 +370,8 @@ def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
         f"The server sees only securely aggregated sums. Even so, {_after(rounds)} it can solve "
         "for the individual updates of "
     )
-    text += _join(
-        [
-            f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
-            f"(from round {row.first_exposed_after})"
-            for row in exposed
-        ]
-    )
+    text += _join([f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
+                   f"(from round {row.first_exposed_after})" for row in exposed])  # fmt: skip
     error = _errors(exposed)
     text += f"{error and f', with {error}'}."
     if safe:

@@ -56,12 +56,16 @@ class ProtocolConfig(Shown):
     drop_block, its other members too."""
     allow_unmasking_risk: bool = False
     """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
+    whole_blocks: bool = False
+    """Clients enforce the scheme's blocks, whatever the server asks: they send only if their mates'
+    keys and shares came, and refuse every list that parts a block. For --graph complete or
+    over_blocks."""
 
     @property
     def is_plain(self) -> bool:
         """Whether every round's sum is learnt: nobody is lost, and everybody shares pads."""
         same = Graph.parse(self.graph).row.is_complete and self.threshold is None
-        return same and self.step_dropout_rate == 0
+        return same and self.step_dropout_rate == 0 and not self.whole_blocks
 
 
 @dataclasses.dataclass(frozen=True)

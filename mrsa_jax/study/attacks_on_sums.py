@@ -65,6 +65,8 @@ class LeastSquaresConfig(SumsOfRounds):
     """Samples in a minibatch."""
     num_epochs: Whole = 1
     """Local epochs a round."""
+    clip_norm: FinitePositive | None = None
+    """Length to which each client clips its update; None: any length."""
     run: Folder = None
     """Attack a run of mrsa-jax train instead, in its folder: repeats its rounds, keeping sums."""
     aggregates: File = None

@@ -101,6 +101,23 @@ def test_bad_penalties(name: str, value: object) -> None:
         build(_model(), 0.1, batch_size=10, **{name: value})
 
 
+def test_updates_are_clipped_to_a_length() -> None:
+    """Longer ones point the same way; a bound that none reaches changes no bit."""
+    clients, build = _ragged(), functools.partial(mj.federated.local_sgd, _model(), 0.1)
+    start = _start(_model())
+    free, short, long = (
+        np.asarray(mj.federated.client_updates(0, _model(), start, clients, own))
+        for own in (build(batch_size=4), build(batch_size=4, clip_norm=0.01),
+                    build(batch_size=4, clip_norm=1e3))
+    )  # fmt: skip
+    np.testing.assert_array_equal(free, long)
+    sizes = np.linalg.norm(free, axis=1, keepdims=True)
+    np.testing.assert_allclose(short, free * np.minimum(1, 0.01 / np.maximum(sizes, 1e-9)), 1e-5)
+    assert (sizes > 0.01).any()
+    with pytest.raises(mj.ConfigurationError, match="`clip_norm` must be positive"):
+        build(batch_size=4, clip_norm=0.0)
+
+
 def test_bad_compute_dtype_and_factor() -> None:
     for name in ("float16", "bf16"):
         with pytest.raises(mj.ConfigurationError, match="`compute_dtype` must be None or 'bf"):

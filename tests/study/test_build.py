@@ -201,6 +201,9 @@ def test_a_graph_over_blocks_keeps_what_the_scheme_does() -> None:
     apart = dataclasses.replace(config, graph="over_blocks:2:1")  # pairs of blocks, and no more
     lossy = dataclasses.replace(config, step_dropout_rate=0.1)
     assert [guaranteed_privacy(selector, one) for one in (apart, lossy)] == [1, 1]
+    enforced = dataclasses.replace(lossy, whole_blocks=True)
+    assert guaranteed_privacy(selector, enforced) == 2
+    assert [rule.keeps_blocks, build_rule(enforced, selector).keeps_blocks] == [False, True]
 
 
 def test_rules_have_the_configured_thresholds_and_blocks() -> None:

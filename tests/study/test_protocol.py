@@ -78,6 +78,26 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message
             "bernoulli:0.2",
             "`graph` must be complete, with no threshold given, where cohorts differ in size",
         ),
+        (
+            ProtocolConfig(whole_blocks=True),
+            "uniform",
+            "`whole_blocks` must be left out",
+        ),
+        (
+            ProtocolConfig("harary", degree=4, whole_blocks=True),
+            "batch_partitioning:2",
+            "`graph` must be complete or over_blocks:T:K with --whole-blocks",
+        ),
+        (
+            ProtocolConfig(threshold=2, allow_unmasking_risk=True, whole_blocks=True),
+            "batch_partitioning:2",
+            "`allow_unmasking_risk` must be left out with --whole-blocks",
+        ),
+        (
+            ProtocolConfig(threshold=6, whole_blocks=True),
+            "batch_partitioning:2",
+            "`threshold` must be at least 7,",
+        ),
     ],
 )
 def test_a_protocol_that_does_not_fit_the_cohort_is_refused(
@@ -162,10 +182,36 @@ def test_simulate_measures_lossy_rounds(
     assert status.dims == ("scheme", "trial", "round")
 
 
+def test_clients_who_enforce_blocks_keep_them_whatever_the_server_asks(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that asks for all who are left: its lists part blocks, and are then refused."""
+    words = ["simulate", *SMALL, "--step-dropout-rate", "0.04", "--rounds", "40", "--trials", "2"]
+    words += ["--schemes", "batch_partitioning:3", "--json", "--out", str(tmp_path / "out")]
+    rows, said = [], []
+    for more in ([], ["--whole-blocks", "--overwrite"]):
+        assert main([*words, *more]) == 0
+        content = json.loads(capsys.readouterr().out)
+        rows += content["rows"]
+        said.append(" ".join(content["sentences"]))
+    ignored, kept = rows
+    assert (ignored["strong_privacy"], ignored["guaranteed_privacy"]) == (1, 1)
+    assert ignored["exposed_clients"] > 0
+    assert (kept["strong_privacy"], kept["guaranteed_privacy"], kept["exposed_clients"]) == (
+        3,
+        3,
+        0,
+    )
+    assert kept["failures"]["UNRELIABLE"] > 0
+    assert ["refused a list that parts a block" in text for text in said] == [False, True]
+    history = open_study(tmp_path / "out")["status"].values
+    assert (history == mj.Status.OK).any()
+
+
 def test_no_loss_over_the_complete_graph_is_the_plain_study(tmp_path: pathlib.Path) -> None:
-    """A majority threshold that is written out changes nothing while nobody is lost."""
+    """Clients who enforce blocks change nothing while nobody is lost."""
     stored = []
-    for name, more in (("plain", []), ("ruled", ["--threshold", "4"])):
+    for name, more in (("plain", []), ("ruled", ["--whole-blocks"])):
         out = tmp_path / name
         words = ["train", *SMALL, *LEARN, *more, "--rounds", "6", "--scheme", "partition"]
         assert main([*words, "--out", str(out)]) == 0

@@ -71,6 +71,10 @@ def test_segments_that_make_no_sense_are_refused(segments: SegmentConfig, messag
         ({"aggregation": AggregationConfig(weighted=True)}, "`weighted` must be left out"),
         ({"protocol": ProtocolConfig("harary", degree=4)}, "`graph` must be complete"),
         ({"protocol": ProtocolConfig(split_policy="abort")}, "`split_policy` must be ignore"),
+        (
+            {"protocol": ProtocolConfig(whole_blocks=True)},
+            "`whole_blocks` must be left out",
+        ),
     ],
 )
 def test_what_does_not_go_with_segments_is_refused(changes: dict, message: str) -> None:

@@ -65,7 +65,9 @@ def _simulated(
     dataset, clients = _run.dealt_out(config, config.num_clients)
     model = _build.MODELS[config.model](dataset.num_classes)
     shape = dataset.train_inputs.shape[1:]
-    start, trainer = _run.start_and_trainer(config, model, shape, config.batch_size)
+    start, trainer = _run.start_and_trainer(
+        config, model, shape, config.batch_size, config.clip_norm
+    )
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")

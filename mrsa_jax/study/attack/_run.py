@@ -177,12 +177,12 @@ def equal_parts(inputs: Any, labels: Any, count: int, size: int, classes: int) -
 
 
 def start_and_trainer(
-    config: Any, model: Any, shape: tuple[int, ...], batch_size: int
+    config: Any, model: Any, shape: tuple[int, ...], batch_size: int, clip_norm: Any = None
 ) -> tuple[Any, federated.LocalTrainer]:
     """Return a model's first parameters, and how an attack's clients train it."""
     epochs = getattr(config, "num_epochs", 1)
     trainer = federated.local_sgd(
-        model, config.learning_rate, batch_size=batch_size, num_epochs=epochs
+        model, config.learning_rate, batch_size=batch_size, num_epochs=epochs, clip_norm=clip_norm
     )
     return federated.initial_parameters(config.seed, model, shape), trainer
 
