@@ -147,12 +147,17 @@ class Ahead:
 
     def begin(self, results: xr.Dataset) -> None:
         """Draw what there is to draw of results that are not whole; later calls do nothing."""
-        if self._pool is not None:
-            return
-        self._pool = ThreadPoolExecutor(1)
+        if self._pool is None:
+            self.draw(results)
+
+    def draw(self, results: xr.Dataset) -> None:
+        """Draw what there is to draw of results, but for what is drawn."""
+        self._pool = self._pool or ThreadPoolExecutor(1)
         for chart in study_charts(results).values():
-            own = contextvars.copy_context()  # in which `style` keeps its column
-            self._drawn[pickle.dumps(chart)] = self._pool.submit(own.run, _png, chart)
+            name = pickle.dumps(chart)
+            if name not in self._drawn:
+                own = contextvars.copy_context()  # in which `style` keeps its column
+                self._drawn[name] = self._pool.submit(own.run, _png, chart)
 
     def __enter__(self) -> Ahead:
         """Return itself."""
@@ -195,7 +200,7 @@ def save_study_figures(
         results: Data set of a study.
         directory: Existing folder.
         formats: As of `save_figure`, PNG first.
-        ahead: What was drawn of them before, as PNG.
+        ahead: What draws them beside, where `formats` are PNG alone.
 
     Returns:
         Name of each figure -> path of its PNG, in reading order.
@@ -203,9 +208,9 @@ def save_study_figures(
     folder = pathlib.Path(directory)
     written = {}
     if ahead is not None:
-        ahead.end()
+        ahead.draw(results)
     for name, chart in study_charts(results).items():
-        picture = None if ahead is None or tuple(formats) != ("png",) else ahead.png(chart)
+        picture = None if ahead is None else ahead.png(chart)
         if picture is None:
             figure = functools.partial(draw, chart)
             written[name], *_ = save_figure(figure, folder / name, formats=formats, apart=True)

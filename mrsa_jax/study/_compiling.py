@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import federated, privacy
+from mrsa_jax import attacks, federated, privacy
 from mrsa_jax._core.arrays import LITTLE
 from mrsa_jax._core.device import in_context, platform
 from mrsa_jax._core.selector import cohort_size_of
@@ -78,10 +78,12 @@ def _import_all(config: DemoConfig | TrainConfig) -> None:
     del _chacha20_loops, _elimination
     _build.build_server(config.training)
     for family, names in (
-        (federated, ("memory_estimate", "train")),
-        (privacy, ("strong_privacy_trajectory", "hidden_among_trajectory", "first_exposure")),
+        (attacks, "least_squares reconstruction_error"),
+        (federated, "client_updates memory_estimate train"),
+        (privacy, "strong_privacy_trajectory hidden_among_trajectory first_exposure information"),
+        (privacy, "hidden_among hidden_among_mates"),
     ):
-        for name in names:
+        for name in names.split():
             getattr(family, name)
 
 

@@ -86,7 +86,8 @@ class SavedStudy:
     @classmethod
     def of(cls, results: xr.Dataset, out: pathlib.Path) -> SavedStudy:
         """Return the study of these results."""
-        return cls(results, _summary.summarise(results), _summary.sentences(results), out)
+        rows = _summary.summarise(results)
+        return cls(results, rows, _summary.said_of(rows, results.sizes["round"]), out)
 
     @property
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -233,6 +234,8 @@ def _save(
     show: Callable[[SavedStudy], None],
     ahead: Ahead | None = None,
 ) -> SavedStudy:
+    if ahead is not None:
+        ahead.draw(results)
     saved = SavedStudy.of(results, config.out)
     show(saved)
     folder.manifest.update(results.attrs)  # how trainings went, which no result depends on

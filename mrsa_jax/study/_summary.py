@@ -252,8 +252,11 @@ def _median(errors: Any) -> float | None:
 
 def sentences(results: xr.Dataset) -> tuple[str, ...]:
     """Say in plain sentences what the table shows: what leaks, what it costs, what failed."""
-    rows = summarise(results)
-    rounds = results.sizes["round"]
+    return said_of(summarise(results), results.sizes["round"])
+
+
+def said_of(rows: tuple[Row, ...], rounds: int) -> tuple[str, ...]:
+    """Return the sentences of a table's rows."""
     said = [_leak_sentence(rows, rounds), _cost_sentence(rows)]
     early = [row for row in rows if row.exposed_clients == 0 and not row.lasts]
     if early:

@@ -6,11 +6,13 @@ import contextlib
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import federated, selection
+from mrsa_jax._core.device import in_context
 from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
 from mrsa_jax.study._compiling import Compiling
 from mrsa_jax.study._config import (
@@ -177,9 +179,21 @@ def train_schemes(
         tell = functools.partial(_tell, early, known, axes, weak)
         tell([])
     columns: list[dict[str, Any]] = []
-    for scheme, one, own in zip(schemes, played, weak, strict=True):
-        columns.append(own | _train_one(setting, scheme, one, checkpoints, callbacks))
-        tell(columns)
+    awaited: list[dict[str, Future[Any]]] = []
+    with contextlib.ExitStack() as stack:
+        beside = ThreadPoolExecutor(1)  # a training leaves a core idle
+        stack.callback(beside.shutdown, cancel_futures=True)
+        for scheme, one, own in zip(schemes, played, weak, strict=True):
+            is_last = scheme is schemes[-1]
+            column, later = _train_one(
+                setting, scheme, one, checkpoints, callbacks, beside, is_last=is_last
+            )
+            columns.append(own | column)
+            awaited.append(later)
+            while awaited and (is_last or all(found.done() for found in awaited[0].values())):
+                place, later = len(columns) - len(awaited), awaited.pop(0)
+                columns[place] |= {name: found.result() for name, found in later.items()}
+                tell(columns[: place + 1])
     trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
     if not config.protocol.is_plain:
         learnt = np.stack([c["components"] for c in columns])
@@ -305,8 +319,14 @@ def _train_one(
     played: Played,
     checkpoints: Any,
     callbacks: Sequence[Callback],
-) -> dict[str, Any]:
-    """Train and, in a demo, attack one scheme; return what goes into the data set."""
+    beside: ThreadPoolExecutor,
+    *,
+    is_last: bool,
+) -> tuple[dict[str, Any], dict[str, Future[Any]]]:
+    """Train and, in a demo, attack one scheme; return what goes into the data set.
+
+    Some of it is still computed, beside the training of the next scheme.
+    """
     config, progress = setting.config, setting.progress
     progress.stage(f"{scheme.label}: training", played.num_trained)
     stated = setting.stated_bytes(num_slots(played))
@@ -340,8 +360,10 @@ def _train_one(
     }
     if config.aggregation.is_noisy:
         column["noise"] = _noise.accounted(config, setting.dim, result, played)
+    later: dict[str, Future[Any]] = {}
     if result.drift is not None:
-        column["drift"] = _drift.measured(result.drift, played, setting.weights)
+        measure = in_context(_drift.measured)
+        later["drift"] = beside.submit(measure, result.drift, played, setting.weights)
     is_plain = played.rounds is None and played.segments is None
     if is_plain and isinstance(config, TrainConfig):
         progress.stage(f"{scheme.label}: weak T", 1)
@@ -349,13 +371,19 @@ def _train_one(
         if weak is not None:
             column |= dict(zip(_WEAK, weak, strict=True))
     if isinstance(config, DemoConfig):
-        column["reconstruction_error"] = _attack(setting, scheme, played, result.parameters)
-    return column
+        attack = functools.partial(_attack, setting, scheme, played, result.parameters)
+        if is_last or setting.mesh is not None:  # two programs over all devices wait for each other
+            column["reconstruction_error"] = attack(progress)
+        else:
+            later["reconstruction_error"] = beside.submit(in_context(attack), Silent())
+    return column, later
 
 
-def _attack(setting: Setting, scheme: Scheme, played: Played, parameters: Any) -> np.ndarray:
+def _attack(
+    setting: Setting, scheme: Scheme, played: Played, parameters: Any, progress: Progress
+) -> np.ndarray:
     """Attack what was learnt, with the trained model frozen."""
-    config, progress = setting.config, setting.progress
+    config = setting.config
     rows, rounds = played.history.participation, None
     if played.segments is not None:
         progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
