@@ -118,6 +118,15 @@ def wide_kernels() -> None:
 
 
 @pytest.fixture
+def on_a_cpu() -> None:
+    """Skip elsewhere: loops run on CPUs alone, and accelerators round otherwise in each program."""
+    from mrsa_jax._core.device import platform
+
+    if platform() != "cpu":
+        pytest.skip("of a CPU")
+
+
+@pytest.fixture
 def checks_varying() -> bool:
     """Whether kernels run in a `shard_map` that checks what varies: JAX's interpreter does not."""
     return _runs_kernels()

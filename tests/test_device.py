@@ -23,6 +23,7 @@ def no_form_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MRSA_JAX_FORM", raising=False)
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_the_best_form_of_each_platform() -> None:
     every: tuple[_device.Form, ...] = ("loops", "xla", "pallas")
     assert _device.platform() == "cpu"
@@ -97,6 +98,7 @@ def test_loops_are_declared_before_any_device_is_started(monkeypatch: pytest.Mon
     compiled(lambda rows: rows)
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_chunks_fill_the_device_within_its_memory() -> None:
     on_cpu = _device.at_once("selection", 480)
     assert on_cpu == 2**18 // 480
@@ -148,6 +150,7 @@ def test_other_errors_of_the_device_pass() -> None:
         _device.within_memory(run, 8, "trials", "a study")
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_a_thread_inherits_form_target_and_width() -> None:
     def seen(_: int) -> tuple[str, str, bool]:
         wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
@@ -184,12 +187,14 @@ def test_an_accelerator_in_words(
     assert _device_words.device_in_words() == words
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_a_cpu_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, words in ((1, "CPU, 1 core"), (64, "CPU, 64 cores")):
         monkeypatch.setattr(_device_words, "num_cores", lambda cores=cores: cores)
         assert _device_words.device_in_words() == words
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_a_platform_that_jax_cannot_start_is_misuse(monkeypatch: pytest.MonkeyPatch) -> None:
     for error, words in (
         (RuntimeError("Unable to initialize backend 'cuda': none\nmore"), "Unable .* none$"),
@@ -212,6 +217,7 @@ def test_commands_say_which_platform_is_missing() -> None:
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.parametrize(
     ("versions", "words"),
     [

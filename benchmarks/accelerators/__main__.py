@@ -2,8 +2,9 @@
 
 In the repository's root, `python -m benchmarks.accelerators` compiles the hot paths for an H100, an
 H200 and a TPU v5e, none of which need be there, and counts what the programs would do. With
-`--here` they run on the accelerator of this machine, and their times stand beside its limits.
-The exit status is 1 where a count is beyond its bound.
+`--here` they run on the accelerator of this machine, their results are compared with the CPU's at
+small sizes, and their times stand beside the device's limits. The exit status is 1 where a result
+is wrong, a path breaks down or a count is beyond its bound.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="Hot paths; all if none is named.")
     parser.add_argument("--quick", action="store_true", help="Small sizes, which have no bounds.")
     parser.add_argument("--here", action="store_true", help="Run on this machine's accelerator.")
     parser.add_argument("--json", action="store_true", help="Print the records as JSON lines.")
@@ -44,6 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not own.here:
         # without a driver the plugin that compiles cannot start as the platform that runs
         os.environ["JAX_PLATFORMS"] = "cpu"
+    from benchmarks.accelerators._hot_paths import HOT_PATHS  # imports JAX
+
+    if unknown := set(own.paths) - set(HOT_PATHS):
+        parser.error(f"PATH must be one of {', '.join(HOT_PATHS)}; got {', '.join(unknown)}")
     if own.here and not own.quick and _is_cpu():
         parser.error("--here at full size needs an accelerator: add --quick")
     return _read(own)
@@ -56,7 +63,7 @@ def _is_cpu() -> bool:
 
 
 def _read(own: argparse.Namespace) -> int:
-    """Read all cases, print and keep them, and return the exit status."""
+    """Read all cases, print and keep each as it is there, and return the exit status."""
     from benchmarks.accelerators import _measured
     from mrsa_jax import bench
     from mrsa_jax.bench._harness import now
@@ -64,27 +71,36 @@ def _read(own: argparse.Namespace) -> int:
     taken = {"machine": bench.machine(), "time": now()}
     readings: list[Any] = []
     left_out: dict[str, tuple[list[str], Any]] = {}
-    for case in _measured.cases(quick=own.quick, here=own.here):
+    broken: list[str] = []
+    for case in _measured.cases(own.paths, quick=own.quick, here=own.here):
+        start = time.perf_counter()
         try:
-            readings.append(case.read(case.name))
+            reading = case.read(case.name)
         except _measured.NotHereError as error:
             names, _ = left_out.setdefault(error.name, ([], error))
             names.append(case.name)
-        else:
-            print(case.name, file=sys.stderr, flush=True)
-    rows = [dataclasses.asdict(item) | item.derived() | taken for item in readings]
-    if own.json:
-        print(*map(json.dumps, rows), sep="\n")
-    elif readings:
+            continue
+        except Exception as error:
+            if not own.here:
+                raise
+            broken.append(f"{case.name}: {type(error).__name__}: {error}")
+            continue
+        print(f"{case.name}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+        readings.append(reading)
+        row = dataclasses.asdict(reading) | reading.derived() | taken
+        if own.json:
+            print(json.dumps(row), flush=True)
+        if own.record:
+            bench.record([row], _RESULTS)
+    if readings and not own.json:
         left = [i for i, name in enumerate(_READ) if name not in _READ[3:10]]
         print_table(_READ, [_cells(item) for item in readings], left=left, width=_WIDTH)
-    if own.record:
-        bench.record(rows, _RESULTS)
     for name, (cases, why) in left_out.items():
         count = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
         print(f"left out: {count} compiled for {name}: {why}; to make it:", file=sys.stderr)
         print(*(f"    {command}" for command in why.make), sep="\n", file=sys.stderr)
     wrong = [f"wrong: {item.case}: {words}" for item in readings for words in item.excesses()]
+    wrong += [f"broken: {words}" for words in broken]
     print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
     return 1 if wrong else 0
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import multiprocessing
 import operator
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from mrsa_jax._core import device as _device
 from mrsa_jax._core.arrays import on_device
 
 _REPEATS = 10
+_TOLERANCE = 0.01  # products of float32 have ten bits on the matrix units of GPUs
 _TPU_SECONDS = 100  # of computing, for each program: some are not compiled in ten minutes
 
 
@@ -42,25 +44,26 @@ class Case(NamedTuple):
     read: Callable[[str], Reading]
 
 
-def cases(*, quick: bool, here: bool) -> list[Case]:
+def cases(paths: Sequence[str] = (), *, quick: bool, here: bool) -> list[Case]:
     """Return the paths that run here, or each path for each target and form.
 
     An H200 runs an H100's programs in other chunks: at small sizes the same.
 
     Args:
+        paths: Keys of `HOT_PATHS`; all if there are none.
         quick: Small sizes; they have no bounds.
         here: Whether to run on the device of this machine.
     """
     if here:
         return [
             Case(f"here: {_named(path, quick)}", functools.partial(read_run, path, quick=quick))
-            for path in HOT_PATHS
+            for path in paths or HOT_PATHS
         ]
     return [
         Case(f"{name}: {_named(path, quick)}, {form}", _reader(name, path, form, quick))
         for name in TARGETS
         if not (quick and name == "H200")
-        for path in HOT_PATHS
+        for path in paths or HOT_PATHS
         for form in forms_on(name, path)
     ]
 
@@ -136,7 +139,7 @@ def _limit_seconds(limit: int) -> None:
 
 
 def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEATS) -> Reading:
-    """Compile the best form of a path for the default device, run and time it.
+    """Compile the best form of a path for the default device, compare, run and time it.
 
     Args:
         path: Key of `HOT_PATHS`.
@@ -144,6 +147,7 @@ def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEA
         quick: Small sizes.
         repeats: Timed calls, after one to warm up.
     """
+    wrong = differences(path)
     start = time.perf_counter()
     work = HOT_PATHS[path].build(quick)
     programs = [
@@ -163,7 +167,50 @@ def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEA
     counts = _counted(programs)
     kind = jax.local_devices()[0].device_kind
     reading = _reading(case, kind, path, _device.forced_form(), work, counts, compile_seconds, None)
-    return _timed(reading, work, seconds)
+    return dataclasses.replace(_timed(reading, work, seconds), wrong=wrong)
+
+
+def differences(path: str) -> tuple[str, ...]:
+    """Return where the default device's results differ from array programs on the CPU, in words.
+
+    At small sizes. Integers are compared to the bit; of floats, which other devices sum in another
+    order and multiply with fewer digits, the norm of the difference over the norm.
+    """
+    here = _results(path)
+    with jax.default_device(jax.local_devices(backend="cpu")[0]), _device.use_form("xla"):
+        there = _results(path)
+    if jax.tree.structure(here) != jax.tree.structure(there):
+        return ("its results have another structure than on the CPU",)
+    pairs = zip(jax.tree.leaves_with_path(here), jax.tree.leaves(there), strict=True)
+    return tuple(
+        f"result {jax.tree_util.keystr(name)} differs from the CPU's by {apart:.2g}"
+        for (name, own), other in pairs
+        if not (apart := _apart(own, other)) <= (_TOLERANCE if own.dtype.kind == "f" else 0.0)
+    )
+
+
+def _results(path: str) -> Any:
+    work = HOT_PATHS[path].build(True)
+    outputs = [call.function(*filled(call.arguments), **call.static) for call in work.calls]
+
+    def values(leaf: Any) -> np.ndarray:
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+    return jax.tree.map(values, outputs)
+
+
+def _apart(own: np.ndarray, other: np.ndarray) -> float:
+    """Return the share of entries that differ; of floats the relative difference by norm."""
+    if own.shape != other.shape or own.dtype != other.dtype:
+        return math.inf
+    if own.dtype.kind != "f":
+        return float(np.mean(own != other)) if own.size else 0.0
+    finite = np.isfinite(other)
+    if not np.array_equal(own[~finite], other[~finite], equal_nan=True):
+        return math.inf
+    norm = float(np.linalg.norm(other[finite]))
+    return float(np.linalg.norm(own[finite] - other[finite])) / (norm or 1.0)
 
 
 def _timed(reading: Reading, work: Work, seconds: list[float]) -> Reading:

@@ -37,6 +37,7 @@ class Reading:
         seconds_median: Median call; None likewise.
         shares: Of the limits of the device: "memory", "int32", "launches", "matrix", those that
             are known.
+        wrong: Where its results differ from the CPU's, in words.
     """
 
     benchmark: str
@@ -60,6 +61,7 @@ class Reading:
     seconds_min: float | None = None
     seconds_median: float | None = None
     shares: dict[str, float] = dataclasses.field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
 
     @property
     def moved(self) -> float:
@@ -72,8 +74,9 @@ class Reading:
         return None if self.seconds_min is None else self.work / self.seconds_min
 
     def excesses(self) -> tuple[str, ...]:
-        """Return what lies beyond a bound, in words; a call back to the host always does."""
-        found = [
+        """Return what is wrong or beyond a bound, in words; a call back to the host always is."""
+        found = [*self.wrong]
+        found += [
             f"{words} {what}, at most {most:,g} are allowed"
             for what, words, value, most in (
                 ("launches", f"{self.launches:,}", self.launches, self.most_launches),

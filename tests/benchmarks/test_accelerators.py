@@ -22,6 +22,7 @@ from benchmarks.accelerators import _compile_for, _hlo, _hot_paths, _measured
 from benchmarks.accelerators.__main__ import main
 from benchmarks.accelerators._reading import Reading
 from mrsa_jax import ConfigurationError
+from mrsa_jax._core.device import forced_form
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -256,9 +257,40 @@ def test_what_is_beyond_its_bound_is_told_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = _measured.Case("H100: sums", lambda name: _reading(case=name, launches=41))
-    monkeypatch.setattr(_measured, "cases", lambda **_: [case])
+    monkeypatch.setattr(_measured, "cases", lambda *_, **__: [case])
     assert main([]) == 1
     assert "wrong: H100: sums: 41 launches, at most 40 are allowed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_results_unlike_the_array_programs_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A form that is off by one, a sum of floats that is nearly right, and a path that breaks."""
+
+    def build(quick: bool) -> _hot_paths.Work:
+        off = int(forced_form() is None)
+        near = 1.0 + 1e-4 * off
+
+        def program(words: jax.Array, sums: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return words.at[0].add(off), sums * near
+
+        given = (jax.ShapeDtypeStruct((8,), jnp.uint32), jax.ShapeDtypeStruct((8,), jnp.float32))
+        return _hot_paths.Work([_hot_paths.Call(jax.jit(program), given)], 8)
+
+    def broken(quick: bool) -> _hot_paths.Work:
+        raise ValueError("no kernel")
+
+    rows = {
+        name: _hot_paths.HotPath(name, "8", "words", own, {"xla": _hot_paths.Bound(1)})
+        for name, own in (("words", build), ("lost", broken))
+    }
+    monkeypatch.setattr(_measured, "HOT_PATHS", rows)
+    assert _measured.differences("words") == ("result [0][0] differs from the CPU's by 0.12",)
+    assert main(["--quick", "--here"]) == 1
+    told = capsys.readouterr().err
+    assert "wrong: here: words, small: result [0][0] differs from the CPU's by 0.12" in told
+    assert "broken: here: lost, small: ValueError: no kernel" in told
 
 
 @pytest.mark.parametrize("words", [["--here"], ["--record", "--quick"]])
@@ -299,7 +331,7 @@ def test_times_stand_beside_the_limits_where_they_are_known() -> None:
     assert found.seconds_median == 1.5e-3
     np.testing.assert_allclose(found.shares["memory"], 0.1)
     np.testing.assert_allclose(found.shares["launches"], 0.01)
-    np.testing.assert_allclose(found.shares["int32"], 10 / seconds / 14.8e12, rtol=1e-2)
+    np.testing.assert_allclose(found.shares["int32"], 10 / seconds / 16.7e12, rtol=1e-2)
     assert "matrix" not in found.shares
 
 

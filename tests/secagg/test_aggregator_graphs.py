@@ -382,6 +382,7 @@ def test_other_thresholds_graphs_and_ranges_compile_nothing_new(compilations) ->
     assert compiled[1:] == [[]] * 7
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.parametrize("fidelity", ["array", "sets"])
 def test_rounds_in_one_scan_are_the_rounds_one_by_one(fidelity) -> None:
     """Graphs, losses, weights and ranges of 24 rounds, none of them known while tracing."""

@@ -42,6 +42,7 @@ def cases(n: int) -> dict[str, tuple[BlockSelection, object]]:
     }
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.parametrize("n", [1, 18, 37])
 def test_loops_are_the_array_programs(n: int) -> None:
     """Histories and counts, over more rounds and trials than a tile and a thread hold."""
@@ -81,6 +82,7 @@ def test_smallest_of_equal_keys() -> None:
         assert (scores == expected).all()
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_who_runs_by_loops() -> None:
     """Nothing that may choose otherwise, is traced, or has keys of another kind."""
 

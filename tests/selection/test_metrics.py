@@ -38,6 +38,7 @@ def test_worked_case() -> None:
     assert aggregation_cardinality(history).tolist() == pytest.approx([2, 1, 4 / 3, 6 / 4])
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_one_history_has_the_same_bits_inside_a_program() -> None:
     history = np.random.default_rng(1).random((30, 7)) < 0.4
     for metric in (fairness_gap, aggregation_cardinality):

@@ -493,6 +493,7 @@ def test_the_paper_s_privacy_failure_is_measured_below_its_bound(total):
     assert rare.unreliable.log_lower > union - 0.1
 
 
+@pytest.mark.usefixtures("on_a_cpu")
 def test_rare_rates_depend_on_neither_chunks_nor_backends(monkeypatch):
     setting = (5, 6, 0.5, 0.1, 2)
     whole = mj.secagg.rare_failure_rates(*setting, 300)
