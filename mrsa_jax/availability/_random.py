@@ -156,7 +156,7 @@ def assign_rates(
     place = np.arange(num_clients) % values.size
     if how == "sorted":
         place = np.sort(place)
-    elif how == "shuffled":
+    elif how == "shuffled" and values.size > 1:
         words = np.asarray(client_words(as_key(seed), num_clients))
         place = place[np.argsort(words, kind="stable")]
     return values[place]

@@ -173,12 +173,17 @@ def plot_participation(
     return ax
 
 
-def participation_chart(history: Any, block_size: int | None = None) -> Chart:
-    """Return the picture of who is in which sum, as `plot_participation` draws it."""
+def participation_chart(
+    history: Any, block_size: int | None = None, first: np.ndarray | None = None
+) -> Chart:
+    """Return the picture of who is in which sum, as `plot_participation` draws it.
+
+    `first` is what `first_exposure` returns, where that is known.
+    """
     from mrsa_jax.privacy import first_exposure
 
     rows = _matrix(history)
-    first = np.asarray(first_exposure(rows))
+    first = np.asarray(first_exposure(rows) if first is None else first)
     since = (first >= 0) & (np.arange(len(rows))[:, None] >= first)
     named = bool(since.any())
     kinds = (("", EMPTY), ("in the sum" * named, SHADES[2]),

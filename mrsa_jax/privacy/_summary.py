@@ -27,6 +27,7 @@ from mrsa_watch._base.primes import draw_primes, enough_primes
 _MOST_ENTRIES = 2**22
 # What floats see as far from exposure: their bound of what they err by is a thousandth of it.
 _FAR = 1e-6
+_SIX_DIGITS = 1e-6
 _WIDE = 2  # so many more columns than rows are first looked at by their Gram matrix
 
 
@@ -77,6 +78,38 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
     for b in np.flatnonzero(np.isnan(shares).any(axis=1)):
         hidden[b] = among(history[b], None, quantiles=quantiles, first=first[b])
     return Summaries(strong, ranks, first, hidden, counts)
+
+
+def hidden_by_round(
+    history: np.ndarray, found: Summaries, quantiles: tuple[float, ...]
+) -> np.ndarray:
+    """Return quantiles of `hidden_among` after each round of one history, and compile nothing.
+
+    Rows that raise the rank are made orthonormal, so that a client's leverage after each of them is
+    a sum of squares. To six digits; NaN where floats do not know that many. Integers say who is
+    exposed.
+
+    Args:
+        history: bool `[rounds, clients]`.
+        found: What `summaries` found of it alone.
+        quantiles: Of those in sums.
+    """
+    ranks, first = found.rank[0], found.first_exposure[0]
+    rows = history[np.diff(ranks, prepend=0) > 0].astype(np.float64)
+    inverse = np.linalg.inv(np.linalg.cholesky(rows @ rows.T))
+    units = inverse @ rows
+    # what their products differ from 0 and 1 by, and how far rounding turns them out of the span
+    error = np.linalg.norm(units @ units.T - np.eye(len(units)))
+    error += np.finfo(float).eps * units.size * np.linalg.norm(inverse) * np.linalg.norm(rows)
+    grown = np.zeros((len(units) + 1, history.shape[1]))
+    np.cumsum(units**2, axis=0, out=grown[1:])
+    below = np.minimum(grown[ranks], np.nextafter(1.0, 0.0))
+    shares = np.where(np.logical_or.accumulate(history), below, 0.0)
+    if error > _SIX_DIGITS:
+        shares = np.where(shares > 0, np.nan, shares)
+    after = np.arange(len(history))[:, None]
+    shares = np.where((first >= 0) & (first <= after), 1.0, shares)
+    return np.asarray(quantiles_of(shares, quantiles, np))
 
 
 def _follow(

@@ -1,5 +1,6 @@
 from . import attacks_on_models as attacks_on_models, attacks_on_sums as attacks_on_sums
 from ._attack_rows import SumsOfRounds as SumsOfRounds
+from ._by_hand import explore as explore
 from ._cite import cite as cite
 from ._commands import (
     AdviseConfig as AdviseConfig,

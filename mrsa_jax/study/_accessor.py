@@ -185,13 +185,30 @@ class StudyAccessor:
 
         return plot_any(self._results, self.table(), variable, x, hue, ax)
 
-    def explore(self) -> Explorer:
-        """Return a quick look at strong T, C and accuracy: linked pictures over a table to sort.
+    def explore(
+        self,
+        *,
+        x: str | None = None,
+        y: str | None = None,
+        colour: str | None = None,
+        facet: str | None = None,
+    ) -> Explorer:
+        """Return pictures linked to a table to sort: strong T, C and accuracy, or any column.
 
-        A notebook shows it; `save(path)` writes it as a page. It needs no widgets and no network.
+        A notebook shows them with choices of each column where `anywidget` is installed;
+        `save(path)` writes them as a page. They need no network.
+
+        Args:
+            x: Column of `table()` that runs along.
+            y: Measured column; strong T, C and accuracy in pairs if None.
+            colour: Column that tells curves apart.
+            facet: Column with a picture for each of its values.
+
+        Raises:
+            ConfigurationError: For an unknown name, with the nearest known one.
         """
-        results = self._checked()
-        return explorer(self.table(), _points.point_columns(results))
+        asked = {"x": x, "y": y, "colour": colour, "facet": facet}
+        return explorer(self._checked(), self.table(), asked)
 
     def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write a page of HTML about the results, which needs nothing beside it.

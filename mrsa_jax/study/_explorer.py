@@ -1,47 +1,144 @@
 """A quick look at strong T against C against accuracy: small linked pictures over a sortable table.
 
-One piece of HTML without widgets, servers or anything to fetch. It shows in a notebook, in a
-report and from a file, offline; where scripts are not run, table and pictures still stand.
+One piece of HTML without servers or anything to fetch. It shows in a notebook, in a report and from
+a file, offline; where scripts are not run, table and pictures still stand. Controls, in notebooks,
+ask the kernel for another such piece.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib.util
 import math
 import os
 import pathlib
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mrsa_jax.plotting.chart import ALL
-from mrsa_jax.plotting.points import QUANTITIES, heading, shown_scale
-from mrsa_jax.study import _page
+from mrsa_jax.plotting.chart import Chart
+from mrsa_jax.plotting.points import (
+    QUANTITIES,
+    by_hue,
+    check_columns,
+    heading,
+    pair_chart,
+    shown_scale,
+)
+from mrsa_jax.study import _page, _points
 from mrsa_jax.study._page import Series, asset
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
+from mrsa_watch._base.errors import MrsaError, how_to_install, needed
 from mrsa_watch._base.html import number, tidy
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 _MOST_ROWS = 2000
+_MOST_FACETS = 12
 _LEFT_SIDE = ' class="t"'  # where words stand
 
 
-@dataclasses.dataclass(frozen=True)
-class Explorer:
-    """What `results.mrsa.explore()` gives: a notebook shows it as it is.
+class Control(NamedTuple):
+    """What moves one setting: a slider, or a choice where there are options.
+
+    Attributes:
+        name: Of the setting.
+        label: What stands before it.
+        low: Least value.
+        high: Largest.
+        step: Between values.
+        options: All values, as text.
+    """
+
+    name: str
+    label: str
+    low: float = 0
+    high: float = 0
+    step: float = 1
+    options: tuple[str, ...] = ()
+
+
+class Shown(NamedTuple):
+    """What is shown at some settings.
 
     Attributes:
         html: The whole of it.
+        values: The settings that it is of, which may not be those that were asked for.
+        code: Python that makes it, or "".
     """
 
     html: str
+    values: Mapping[str, Any]
+    code: str = ""
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Explorer:
+    """A picture with settings; a notebook shows it with controls where `anywidget` is installed.
+
+    Attributes:
+        title: What it is of.
+        values: The settings now: controls change them.
+        controls: What changes them.
+        make: Settings -> what is shown.
+    """
+
+    title: str
+    values: Mapping[str, Any]
+    controls: Sequence[Control]
+    make: Callable[[Mapping[str, Any]], Shown]
+
+    @property
+    def html(self) -> str:
+        """The whole of it, at the settings now."""
+        return self.make(self.values).html
+
+    @property
+    def code(self) -> str:
+        """Python that makes it, or ""."""
+        return self.make(self.values).code
+
+    @functools.cached_property
+    def widget(self) -> Any:
+        """The same with its controls, a widget of `anywidget`."""
+        kind, found = _panel(), self.make(self.values)
+        controls = [one._asdict() | {"options": list(one.options)} for one in self.controls]
+        panel = kind(controls=controls, **found._asdict())
+
+        def changed(change: Any) -> None:
+            try:
+                found = self.make({**self.values, **change["new"]["values"]})
+            except MrsaError as error:
+                found = Shown(f"<p>{tidy(error)}</p>", self.values, panel.code)
+            self.values = found.values
+            with panel.hold_sync():
+                panel.set_trait("shown", panel.shown + 1)
+                for name, value in found._asdict().items():
+                    panel.set_trait(name, value)
+
+        panel.observe(changed, "asked")
+        return panel
+
+    def __repr__(self) -> str:
+        """Return what it is of, in a line."""
+        return f"<{self.title}: {', '.join(f'{name} {own}' for name, own in self.values.items())}>"
 
     def _repr_html_(self) -> str:
-        """Return it for a notebook."""
-        return self.html
+        """Return it as it stands, for where no controls can be shown."""
+        hint = f"<p>For controls in a notebook: {tidy(how_to_install('explore'))}</p>"
+        return self.html + hint * (importlib.util.find_spec("anywidget") is None)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """Return it for a notebook: with controls, and as it stands."""
+        found = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        if importlib.util.find_spec("anywidget") is None:
+            return found
+        live = self.widget._repr_mimebundle_(**options)
+        return {**(live[0] if isinstance(live, tuple) else live), **found}
 
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write it as a page of its own, and return where.
@@ -60,24 +157,90 @@ class Explorer:
         return target
 
 
-def explorer(table: pd.DataFrame, names: Sequence[str]) -> Explorer:
-    """Return an explorer of a table of schemes or points.
+@functools.cache
+def _panel() -> Any:
+    """Return the class of widgets; anywidget takes a moment to import."""
+    anywidget = needed("anywidget", "explore", "`widget` needs anywidget")
+    from traitlets import Dict, Int, List, Unicode
+
+    own: dict[str, Any] = {"controls": List(), "values": Dict(), "asked": Dict(), "html": Unicode(),
+           "code": Unicode(), "shown": Int()}  # fmt: skip
+    synced = {name: trait.tag(sync=True) for name, trait in own.items()}
+    files = {"_esm": asset("explore.js"), "_css": asset("explore.css")}
+    return type("Panel", (anywidget.AnyWidget,), files | synced)
+
+
+_PAIRS, _NONE = "T, C and accuracy", "-"
+
+
+def explorer(results: xr.Dataset, table: pd.DataFrame, asked: Mapping[str, str | None]) -> Explorer:
+    """Return an explorer of schemes or points: any column on x, y, colour and facets.
 
     Args:
-        table: A row a point.
-        names: Columns that say which point a row is; the other columns are what was measured.
+        results: A study or a sweep.
+        table: Its rows.
+        asked: Column of each of "x", "y", "colour" and "facet", or None.
     """
+    names = _points.point_columns(results)
+    check_columns(table, **asked)
+    measured = [str(n) for n in table if table[n].dtype.kind in "iuf" and n not in names]
+    few = [n for n in names if 1 < table[n].nunique() <= _MOST_FACETS]
+    kinds = {"x": (*names, *measured), "y": (_PAIRS, *measured), "colour": (_NONE, *few),
+             "facet": (_NONE, *few)}  # fmt: skip
+    first = {"x": names[0], "y": _PAIRS, "colour": "scheme" if "scheme" in few else _NONE,
+             "facet": _NONE}  # fmt: skip
+    values = {name: asked[name] or one for name, one in first.items()}
+    controls = [Control(name, name, options=tuple(dict.fromkeys((*own, values[name]))))
+                for name, own in kinds.items()]  # fmt: skip
+    return Explorer(f"{len(table)} rows to explore", values, controls,
+                    lambda own: Shown(_points_html(results, table, names, own), own))  # fmt: skip
+
+
+def _points_html(
+    results: xr.Dataset, table: pd.DataFrame, names: Sequence[str], asked: Mapping[str, Any]
+) -> str:
     shown = table.head(_MOST_ROWS)
-    labels = [str(one) for one in shown["scheme"]] if "scheme" in shown else [ALL]
-    series = [Series(label, is_scheme="scheme" in shown) for label in dict.fromkeys(labels)]
+    if asked["y"] == _PAIRS:
+        hue = "scheme" if "scheme" in shown else None
+        charts = list(cost_charts(shown, names, hue).values())
+    else:
+        hue = None if asked["colour"] == _NONE else asked["colour"]
+        charts = _asked_charts(results, shown, names, asked, hue)
+    labels = [label for label, _ in by_hue(shown, hue)]
+    series = [Series(label, is_scheme=hue in ("scheme", "schemes")) for label in labels]
     places = _page.places(series)
-    charts = cost_charts(shown, names, "scheme" if "scheme" in shown else None)
-    plots = "".join(drawn(chart, places) for chart in charts.values())
+    plots = "".join(drawn(chart, places) for chart in charts)
     legend = _page.keys(series, is_switch=False) if plots else ""
     content = f'<div class="pictures">{plots}</div>{legend}' + _rows(table, names)
+    return styled(content, series, f"\n{asset('chart.js')}" * bool(plots))
+
+
+def _asked_charts(
+    results: xr.Dataset, table: pd.DataFrame, names: Sequence[str], asked: Mapping[str, Any],
+    hue: str | None,
+) -> list[Chart]:  # fmt: skip
+    """Return a chart per facet: curves over an axis, marks that know their rows over all else."""
+    from mrsa_jax.study._report_sweep import sweep_chart
+
+    x, y, facet = asked["x"], asked["y"], asked["facet"]
+    charts = []
+    for label, own in by_hue(table, None if facet == _NONE else facet):
+        rows = table.assign(**{y: table[y].where(table.index.isin(own.index))})
+        if not rows[y].notna().any():
+            continue
+        if x in names:
+            chart = sweep_chart(results, rows, y, x, hue)
+        else:
+            chart = pair_chart(rows, x, y, hue, _points.words_of(rows, names, x, y))
+        title = chart.title if facet == _NONE else f"{heading(facet)} {label}"
+        charts.append(dataclasses.replace(chart, title=title))
+    return charts
+
+
+def styled(content: str, series: Sequence[Series], script: str = "") -> str:
+    """Return HTML in the look of pages, its own style and script inside."""
     look = f"\n{asset('chart.css')}{_page.day_colours(series)}"
-    style = f"\n{asset('notebook.css')}#ID {{ {look} }}"
-    return Explorer(_with_script(content, style, f"\n{asset('chart.js')}" * bool(plots)))
+    return _with_script(content, f"\n{asset('notebook.css')}#ID {{ {look} }}", script)
 
 
 def linked(

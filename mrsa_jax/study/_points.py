@@ -35,7 +35,7 @@ def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> d
         hue: Column that tells series apart, or None.
     """
     return {
-        f"{y}_{x}": pair_chart(table, x, y, hue, _words(table, names, x, y))
+        f"{y}_{x}": pair_chart(table, x, y, hue, words_of(table, names, x, y))
         for x, y in _pairs(table, names)
     }
 
@@ -61,7 +61,7 @@ def _finite(table: pd.DataFrame, *names: str) -> np.ndarray:
     return np.asarray(np.isfinite(values).all(axis=1))
 
 
-def _words(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:
+def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:
     """Return what is said of each point: its settings, and what was measured of it."""
     own = table[list(names)].itertuples(index=False, name=None)
     pairs = (shown_scale(name) * table[name].to_numpy(np.float64) for name in (x, y))

@@ -10,7 +10,7 @@ import row_space_oracle as oracle
 
 import mrsa_jax as mj
 from mrsa_jax.privacy import _summary
-from mrsa_jax.privacy._summary import summaries
+from mrsa_jax.privacy._summary import hidden_by_round, summaries
 
 ENDS = (0.0, 0.5, 1.0)
 
@@ -101,6 +101,19 @@ def test_primes_that_divide_do_not_decide_alone(monkeypatch: pytest.MonkeyPatch)
     assert wrong.rank[0, -1] < found.rank[0, -1]
     exposed = np.asarray(mj.privacy.first_exposure(history[0]))
     np.testing.assert_array_equal(found.first_exposure[0], exposed)
+
+
+def test_floats_that_do_not_know_six_digits_show_only_who_is_exposed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]], np.bool_)
+    found = summaries(history[None], (0.0, 0.5))
+    assert found is not None
+    hidden = hidden_by_round(history, found, (0.0, 0.5))
+    np.testing.assert_allclose(hidden, [[2, 2], [1, 1], [1, 1.5]])
+    monkeypatch.setattr(_summary, "_SIX_DIGITS", 0.0)
+    hidden = hidden_by_round(history, found, (0.0, 0.5))
+    np.testing.assert_array_equal(np.isnan(hidden), [[True, True], [False, False], [False, True]])
 
 
 def test_what_is_no_binary_history_of_moderate_size_goes_another_way(

@@ -199,17 +199,19 @@ class Judge:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self._built: dict[Candidate, tuple[Any, Any]] = {}
+        self._online: dict[int, Any] = {}
 
     def built(self, one: Candidate) -> tuple[Any, Any]:
         """Return the selector of a candidate, and who is online among its clients."""
         if one not in self._built:
-            own = self.setting
-            population = PopulationConfig(
-                num_clients=one.num_clients, cohort_size=one.cohort_size,
-                dropout_rates=own.dropout_rates, availability=own.availability,
-            )  # fmt: skip
-            online, _ = build_online(own.seed, population)
-            self._built[one] = one.scheme.build(one.num_clients, one.cohort_size), online
+            own, n = self.setting, one.num_clients
+            if n not in self._online:
+                population = PopulationConfig(
+                    num_clients=n, cohort_size=one.cohort_size,
+                    dropout_rates=own.dropout_rates, availability=own.availability,
+                )  # fmt: skip
+                self._online[n], _ = build_online(own.seed, population)
+            self._built[one] = one.scheme.build(n, one.cohort_size), self._online[n]
         return self._built[one]
 
     def best_policy(self, one: Candidate) -> SplitPolicy:

@@ -28,6 +28,8 @@
   }
   function seen(one) { return getComputedStyle(one).display !== 'none'; }
   document.querySelectorAll('.plot').forEach(function (plot) {
+    if (plot.dataset.ready) { return; }
+    plot.dataset.ready = 'yes';
     var inner = plot.querySelector('svg svg'), box = inner.viewBox.baseVal;
     var logs = plot.dataset.log, whole = 'whole' in plot.dataset, tip = null, cursor = null, now;
     var lines = [].map.call(inner.querySelectorAll('g[data-s]'), function (g) {

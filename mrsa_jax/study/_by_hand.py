@@ -1,0 +1,211 @@
+"""One history at a time, looked at by hand: sizes and rates in, what its sums reveal out.
+
+What is shown is a function of the settings. It compiles nothing, whatever changes, while clients
+are offline independently of one another; a notebook moves it with sliders (`_explorer`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import availability, selection
+from mrsa_jax._core.device import use_form
+from mrsa_jax.availability.registry import Model
+from mrsa_jax.plotting._designs import participation_chart
+from mrsa_jax.plotting.chart import Chart, Line
+from mrsa_jax.privacy._summary import hidden_by_round, summaries
+from mrsa_jax.study._explorer import Control, Explorer, Shown, styled
+from mrsa_jax.study._page import Series, asset, keys, places
+from mrsa_jax.study._svg import drawn
+from mrsa_jax.study._trial import WORST_AND_MEDIAN
+from mrsa_jax.study.advice._advice import number
+from mrsa_jax.study.advice._run import advise
+from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.html import hidden_words, table, tidy
+
+_MOST_ROUNDS = 300
+_WIDE = "grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr))"
+_SERIES = [Series("worst client", is_scheme=False), Series("median client", is_scheme=False)]
+_CODE = """import mrsa_jax as mj
+
+selector = mj.selection.{selector}
+online = mj.availability.{online}
+history = mj.selection.rollout({seed}, selector, online, num_rounds={rounds})
+mj.plotting.plot_participation(history{block})
+print(mj.privacy.hidden_among(history).min(), mj.privacy.first_exposure(history))
+"""
+_CONTROLS = (
+    Control("num_clients", "clients N", 4, 240),
+    Control("cohort_size", "per round K", 2, 60),
+    Control("privacy_target", "blocks of T", 1, 24),
+    Control("dropout_rate", "offline", 0, 0.8, 0.05),
+    Control("availability", "availability", options=("independent", "markov:5", "markov:20")),
+    Control("rounds", "rounds", 5, _MOST_ROUNDS, 5),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """One history and what its sums reveal.
+
+    Attributes:
+        values: The settings, with N and K rounded down to multiples of T.
+        history: bool[J, N], who is in the sum of each round.
+        first_exposure: int32[N], the round that exposes a client; -1 for never.
+        hidden: float64[J, 2], among how many the worst and the median client are hidden.
+        fairness_gap: F after all rounds.
+        cardinality: C, clients in a mean sum.
+        advice: What `advise` says of these sizes, in a sentence.
+        code: Python that makes this history.
+    """
+
+    values: Mapping[str, Any]
+    history: np.ndarray
+    first_exposure: np.ndarray
+    hidden: np.ndarray
+    fairness_gap: float
+    cardinality: float
+    advice: str
+    code: str
+
+    @property
+    def exposed_clients(self) -> int:
+        """Clients whose update follows from the sums."""
+        return int((self.first_exposure >= 0).sum())
+
+
+def state_of(values: Mapping[str, Any]) -> State:
+    """Return what is shown at some settings.
+
+    Examples:
+        >>> at = dict(num_clients=25, cohort_size=7, privacy_target=3, dropout_rate=0.1,
+        ...           availability="independent", rounds=40, seed=0)
+        >>> found = state_of(at)
+        >>> found.values["num_clients"], found.values["cohort_size"], found.exposed_clients
+        (24, 6, 0)
+    """
+    n, k, size = (int(values[name]) for name in ("num_clients", "cohort_size", "privacy_target"))
+    size = min(size, n, k)
+    n, k = n - n % size, min(n, k) // size * size
+    own = {**values, "num_clients": n, "cohort_size": k, "privacy_target": size}
+    rate, seed, rounds, model = (
+        own[name] for name in ("dropout_rate", "seed", "rounds", "availability")
+    )
+    require(model.partition(":")[0] in ("independent", "markov"), "availability",
+            "must be independent or markov:ROUNDS here", model)  # fmt: skip
+    online: Any = availability.independent(rate)
+    if Model.parse(model, (rate,)).parameters:
+        online = availability.markov(rate, float(model.partition(":")[2]))
+    uniform = selection.uniform(n, k)
+    selector = selection.batch_partitioning(n, k, size) if size > 1 else uniform
+    # the first rounds do not depend on how many follow: of chains, one program for any number
+    length = rounds if model == "independent" else max(rounds, _MOST_ROUNDS)
+    with use_form("loops"):  # nothing is compiled for a shape
+        history = np.array(selection.rollout_trials(seed, selector, online, length, 1))[0, :rounds]
+        found = summaries(history[None], WORST_AND_MEDIAN)
+    assert found is not None  # histories are small
+    hidden = hidden_by_round(history, found, WORST_AND_MEDIAN)
+    code = _CODE.format(selector=selector, online=online, seed=seed, rounds=rounds,
+                        block=f", block_size={size}" * (size > 1))  # fmt: skip
+    counts = found.counts[0]
+    return State(own, history, found.first_exposure[0], hidden, float(np.ptp(counts)) / rounds,
+                 float(counts.sum()) / rounds, _advice(n, k, rate, model), code)  # fmt: skip
+
+
+@functools.lru_cache(512)
+def _advice(num_clients: int, cohort_size: int, rate: float, model: str) -> str:
+    found = advise(num_clients, cohort_size, rate, trials=0, availability=model)
+    return str(found.sentences[0])
+
+
+def charts_of(state: State) -> list[Chart]:
+    """Return who is in which sum, and among how many clients are hidden after each round."""
+    size = state.values["privacy_target"]
+    lines = [Line(_SERIES[q].label, np.arange(len(state.hidden)), state.hidden[:, q], kind="step")
+             for q in (1, 0)]  # fmt: skip
+    hidden = Chart(
+        "Hidden among", "Size of a single sum that would hide a client equally well. 1: exposed.",
+        lines, "round", "clients", y_range=(0.0, float(state.values["cohort_size"])),
+        rules=[(float(size), f"T = {size}")] * (size > 1), are_schemes=False,
+    )  # fmt: skip
+    block = size if size > 1 else None
+    return [participation_chart(state.history, block, state.first_exposure), hidden]
+
+
+def shown(values: Mapping[str, Any]) -> Shown:
+    """Return the page of a state."""
+    state = state_of(values)
+    plots = "".join(drawn(one, places(_SERIES)) for one in charts_of(state))
+    first = state.first_exposure[state.first_exposure >= 0]
+    since = f", the first in round {first.min()}" if first.size else ""
+    empty = int((~state.history.any(axis=1)).sum())
+    rows = [
+        ("hidden among", f"{hidden_words(state.hidden[-1, 0])} (worst client), "
+                         f"{hidden_words(state.hidden[-1, 1])} (median client)"),
+        ("exposed clients", f"{state.exposed_clients} of {state.history.shape[1]}{since}"),
+        ("cardinality C", f"{number(state.cardinality)} clients in a mean sum, "
+                          f"{empty} of {len(state.history)} rounds without one"),
+        ("fairness gap F", number(state.fairness_gap)),
+        ("advise", state.advice),
+    ]  # fmt: skip
+    content = (
+        f'<div class="pictures" style="{_WIDE}">{plots}</div>{keys(_SERIES, is_switch=False)}'
+        f'{table(rows)}<pre tabindex="0">{tidy(state.code)}</pre>'
+    )
+    html = styled(content, _SERIES, f"\n{asset('chart.js')}")
+    return Shown(html, state.values, state.code)
+
+
+def explore(
+    num_clients: int = 120,
+    cohort_size: int = 12,
+    privacy_target: int = 4,
+    dropout_rate: float = 0.1,
+    *,
+    availability: str = "independent",
+    rounds: int = 150,
+    seed: int = 0,
+) -> Explorer:
+    """Return one history with what its sums reveal, to explore by hand in a notebook.
+
+    It shows which client is in which sum, among how many the worst and the median client are hidden
+    after each round, exposed clients, C and F, what `advise` says, and the Python that makes this
+    history. With `anywidget` installed, a notebook shows sliders for all settings.
+
+    Args:
+        num_clients: N, rounded down to a multiple of T, as K is.
+        cohort_size: K.
+        privacy_target: T of batch partitioning; 1 is random selection.
+        dropout_rate: Probability to be offline in a round.
+        availability: `"independent"` or `"markov:ROUNDS"`, the mean length of an absence.
+        rounds: J.
+        seed: Of the draws.
+
+    Returns:
+        What a notebook shows; `.values` are the settings now, `.code` the Python.
+
+    Raises:
+        ConfigurationError: If a setting is outside its slider.
+
+    Examples:
+        >>> explore(24, 6, 3, rounds=40).values["privacy_target"]
+        3
+
+    Cost: 20 to 100 ms of one core per change.
+    """
+    values: dict[str, Any] = {
+        "num_clients": num_clients, "cohort_size": cohort_size, "privacy_target": privacy_target,
+        "dropout_rate": dropout_rate, "availability": availability, "rounds": rounds, "seed": seed,
+    }  # fmt: skip
+    for one in _CONTROLS:
+        if not one.options:
+            own, rule = values[one.name], f"must be a number from {one.low} to {one.high}"
+            is_number = isinstance(own, int | float) and not isinstance(own, bool)
+            require(is_number and one.low <= own <= one.high, one.name, rule, own)
+    check_integer(seed, "seed", 0, 2**32 - 1)
+    return Explorer("Which sums reveal whom", state_of(values).values, _CONTROLS, shown)
