@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
@@ -699,6 +700,7 @@ def federated_rows() -> dict[str, Row]:
     """Return the rows of `federated`."""
     clients, model = _clients(), federated.logistic(3)
     trainer = federated.local_sgd(model, 0.1, batch_size=2)
+    by_adam = federated.local_optax(model, optax.adam(0.1), batch_size=2)
     flat = _floats(15)
     average = secagg.ring_average(stochastic(16, 1.0), 3, 15)
     history = np.ones((2, 3), bool)
@@ -723,6 +725,13 @@ def federated_rows() -> dict[str, Row]:
             keys,
             flat,
         ),
+        "LocalOptax.update": _of(
+            lambda key, start: by_adam.update(
+                key, start, clients.inputs, clients.labels, jnp.int32(5)
+            ),
+            keys,
+            flat,
+        ),
         "client_updates": _of(
             lambda key, start, own, by: federated.client_updates(key, model, start, own, by),
             keys,
@@ -735,10 +744,14 @@ def federated_rows() -> dict[str, Row]:
             CHANCES,
             CHANCES,
         ),
+        "scaffold": _built(lambda rate: federated.scaffold(model, rate, batch_size=2), CHANCES),
         "evaluate": _not(
             VALUE,
             lambda start: federated.evaluate(model, start, clients.inputs, clients.labels),
             flat,
+        ),
+        "evaluate_clients": _not(
+            VALUE, lambda start: federated.evaluate_clients(model, start, clients), flat
         ),
         "initial_parameters": _of(
             lambda key: federated.initial_parameters(key, model, (2, 2, 1)), keys

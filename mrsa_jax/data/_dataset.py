@@ -114,10 +114,10 @@ class ClientData:
 
     Attributes:
         inputs: f32 [M, ...], the pooled samples.
-        labels: int32 [M].
+        labels: int32 [M]; without classes what a loss of one's own takes, [M, ...].
         indices: int32 [N, m_max]; row i starts with the samples of client i, zeros after them.
         sizes: int32 [N], how many samples each client holds (0 is allowed).
-        num_classes: Number of classes (static).
+        num_classes: Number of classes (static); 0 where labels are none.
     """
 
     __repr__ = brief
@@ -161,7 +161,11 @@ def check_client_data(clients: ClientData) -> ClientData:
     indices = np.asarray(clients.indices)
     num_samples = len(clients.inputs)
     require(num_samples > 0, "inputs", "must hold at least one sample", clients.inputs.shape)
-    check_labels("labels", labels, num_samples, clients.num_classes)
+    if clients.num_classes:
+        check_labels("labels", labels, num_samples, clients.num_classes)
+    rule = f"must be finite, one for each of {num_samples} samples"
+    is_sound = len(labels) == num_samples and bool(np.isfinite(labels).all())
+    require(is_sound, "labels", rule, f"{labels.dtype} {labels.shape}")
     require(
         indices.ndim == 2 and len(indices) > 0 and np.issubdtype(indices.dtype, np.integer),
         "indices",
@@ -240,6 +244,7 @@ def label_dropout_rates(
     The text gives the two ends only; the labels between are read as linear.
     """
     values = list(rates)
+    require(client_data.num_classes > 0, "client_data", "must have labels that are classes", 0)
     require(len(values) > 0, "rates", "must hold at least one rate", values)
     for rate in values:
         check_number(rate, "rates", "must be numbers in [0, 1)", 0.0, math.nextafter(1.0, 0.0))

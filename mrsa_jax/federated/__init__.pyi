@@ -1,6 +1,7 @@
 from ._checkpoint import checkpoints as checkpoints
 from ._convolutional import cnn as cnn, lenet as lenet, smooth_lenet as smooth_lenet, vgg11 as vgg11
 from ._drift import Drift as Drift, measure_drift as measure_drift
+from ._evaluate import evaluate as evaluate, evaluate_clients as evaluate_clients
 from ._local import (
     LocalSGD as LocalSGD,
     LocalTrainer as LocalTrainer,
@@ -11,15 +12,21 @@ from ._local import (
 )
 from ._many import train_many as train_many
 from ._models import (
-    evaluate as evaluate,
     initial_parameters as initial_parameters,
     logistic as logistic,
     mlp as mlp,
     num_parameters as num_parameters,
     unflatten as unflatten,
 )
+from ._optimizers import (
+    LocalOptax as LocalOptax,
+    Scaffold as Scaffold,
+    local_optax as local_optax,
+    scaffold as scaffold,
+)
 from ._program import memory_estimate as memory_estimate
 from ._run import TrainingResult as TrainingResult
 from ._tracking import json_lines as json_lines, tensorboard as tensorboard, wandb as wandb
 from ._train import train as train
 from ._training import Training as Training
+from .programs import StatefulTrainer as StatefulTrainer

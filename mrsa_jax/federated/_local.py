@@ -7,7 +7,6 @@ Source: McMahan et al., FederatedAveraging; Multi-RoundSecAgg, Section 3.1 (E lo
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import numbers
 from collections.abc import Callable, Sequence
@@ -21,13 +20,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import checked_mesh, on_device, pytree
-from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import Seed, as_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._models import check_model, unflatten
-from mrsa_jax.federated.programs import LocalTrainer, shuffled, trained_cohort
-from mrsa_watch._base.errors import check_count, check_number, require
+from mrsa_jax.federated._models import check_model
+from mrsa_jax.federated._steps import Loss, checked_loss, loss_of, trained_locally
+from mrsa_jax.federated.programs import LocalTrainer, trained_cohort
+from mrsa_watch._base.errors import check_count, check_number, require, require_methods
 
 # ---- How the clients' learning rate falls from round to round.
 #
@@ -119,6 +119,7 @@ class LocalSGD:
         num_epochs: Passes over the client's samples (static).
         compute_dtype: Of the forward and backward pass, "bfloat16", "tf32" or None for float32
             (static).
+        loss: Of each sample, from outputs and labels; None for cross-entropy (static).
     """
 
     cites = "federated averaging: mcmahan2017communication"
@@ -132,6 +133,7 @@ class LocalSGD:
     batch_size: int = dataclasses.field(metadata={"static": True})
     num_epochs: int = dataclasses.field(metadata={"static": True})
     compute_dtype: str | None = dataclasses.field(metadata={"static": True})
+    loss: Loss | None = dataclasses.field(default=None, metadata={"static": True})
 
     def scaled(self, factor: ArrayLike) -> LocalSGD:
         """Return the same trainer with `factor` times its learning rate.
@@ -163,7 +165,7 @@ class LocalSGD:
         key: Key[Array, ""],
         parameters: Float32[Array, " dim"],
         inputs: Float32[Array, "samples ..."],
-        labels: Int32[Array, " samples"],
+        labels: Array,
         size: Int32[Array, ""],
     ) -> Float32[Array, " dim"]:
         """Train on the first `size` samples; return new minus old parameters.
@@ -172,7 +174,7 @@ class LocalSGD:
             key: Shuffles the samples, anew in each epoch.
             parameters: f32 [d], where training starts.
             inputs: f32 [m, ...]; what lies behind the first `size` is never used.
-            labels: int32 [m].
+            labels: int32 [m]; with a `loss` of one's own, [m, ...].
             size: int32, from 0 (a zero update) to m.
 
         Returns:
@@ -186,7 +188,7 @@ class LocalSGD:
         key: Key[Array, ""],
         parameters: Float32[Array, " dim"],
         inputs: Float32[Array, "pool ..."],
-        labels: Int32[Array, " pool"],
+        labels: Array,
         indices: Int32[Array, " samples"],
         size: Int32[Array, ""],
     ) -> Float32[Array, " dim"]:
@@ -199,38 +201,19 @@ class LocalSGD:
             key: As for `update`.
             parameters: f32 [d].
             inputs: f32 [M, ...], all clients' samples.
-            labels: int32 [M].
+            labels: int32 [M], likewise.
             indices: int32 [m]; what lies behind the first `size` is never used.
             size: int32, from 0 to m.
 
         Returns:
             f32 [d].
         """
-        num_slots = indices.shape[0]
-        batch_size = min(self.batch_size, num_slots)
-        steps_per_epoch = (size + batch_size - 1) // batch_size
-        places = shuffled(key, num_slots, size, batch_size, self.num_epochs)
-        order = indices[places]
-        start = unflatten(self.model, inputs.shape[1:], parameters)
-        own_dtype = None if self.compute_dtype == "tf32" else self.compute_dtype
 
-        def step(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-            variables, velocity = carry
-            epoch, position = index // steps_per_epoch, index % steps_per_epoch
-            first = position * batch_size
-            chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]
-            is_real = first + jnp.arange(batch_size, dtype=jnp.int32) < size
-            with _products(self.compute_dtype):
-                gradient = jax.grad(_mean_loss)(
-                    variables, self.model, inputs[chosen], labels[chosen], is_real, own_dtype
-                )
-            return self._moved(variables, velocity, gradient, start)
+        def begun(start: Any) -> Any:
+            return None if self.momentum is None else jax.tree.map(jnp.zeros_like, start)
 
-        velocity = None if self.momentum is None else jax.tree.map(jnp.zeros_like, start)
-        num_steps = self.num_epochs * steps_per_epoch
-        trained, _ = jax.lax.fori_loop(0, num_steps, step, (start, velocity))
-        flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(trained)])
-        moved = flat - parameters
+        samples = inputs, labels, indices, size
+        moved = trained_locally(self, key, parameters, samples, begun, self._moved)[0]
         if self.clip_norm is None:
             return moved
         length = jnp.sqrt(jnp.sum(moved * moved))
@@ -263,6 +246,7 @@ def local_sgd(
     proximal: float | Array | None = None,
     clip_norm: float | Array | None = None,
     compute_dtype: str | None = None,
+    loss: Loss | None = None,
 ) -> LocalSGD:
     """Return local minibatch SGD: E epochs over the client's samples, reshuffled in each.
 
@@ -274,7 +258,7 @@ def local_sgd(
     where w_global is the model that the round began with; v starts at zero in every round.
 
     Args:
-        model: Flax module from images to logits.
+        model: Flax module from inputs to logits, or to what `loss` takes.
         learning_rate: Positive, finite.
         batch_size: Samples a step, at least 1; a smaller client takes all its samples at once.
         num_epochs: Local epochs E, at least 1.
@@ -289,6 +273,8 @@ def local_sgd(
             matrix products, whose 10 bits tensor cores of NVIDIA multiply 7 times as fast; on a
             CPU it is float32. None computes in float32, matrix products on accelerators too
             (`jax.default_matmul_precision`, where it is set, says otherwise).
+        loss: `(outputs, labels) -> f32 [batch]`, of each sample; labels may then be of any kind
+            and shape. Cross-entropy of classes if None.
 
     Returns:
         The trainer; its numbers are traced, so changing them compiles nothing (switching one on
@@ -307,7 +293,7 @@ def local_sgd(
     0.5, E = 3); Li et al. 2020, "Federated Optimization in Heterogeneous Networks", eq. (2).
     """
     require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
-    rate = _strength(learning_rate, "learning_rate", "must be positive", lambda own: own > 0)
+    rate = strength(learning_rate, "learning_rate", "must be positive", lambda own: own > 0)
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
     rule = "must lie in [0, 1)"
@@ -330,13 +316,14 @@ def local_sgd(
         batch_size=int(batch_size),
         num_epochs=int(num_epochs),
         compute_dtype=None if compute_dtype == "float32" else compute_dtype,
+        loss=checked_loss(loss),
     )
 
 
-def _strength(
+def strength(
     value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
 ) -> Float32[Array, ""]:
-    """Return a number that training uses."""
+    """Return a number that training uses, checked unless it is traced."""
 
     def check(value: Any, argument: str) -> Any:
         check_number(value, argument)
@@ -350,7 +337,7 @@ def _optional_strength(
     value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
 ) -> Float32[Array, ""] | None:
     """Return a number that training uses, or None where it is None or 0, which costs nothing."""
-    number = None if value is None else _strength(value, argument, rule, is_legal)
+    number = None if value is None else strength(value, argument, rule, is_legal)
     return number if is_traced(value) or value else None
 
 
@@ -397,7 +384,8 @@ def client_updates(
         (2, 650)
     """
     key = as_key(seed)
-    check_model(model, client_data)
+    require_methods(trainer, "trainer", "update")
+    check_model(model, client_data, loss_of(trainer))
     chosen = np.arange(client_data.num_clients) if clients is None else np.asarray(clients)
     in_range = chosen.ndim == 1 and np.all((chosen >= 0) & (chosen < client_data.num_clients))
     require(
@@ -412,37 +400,3 @@ def client_updates(
     index = jnp.int32(round_index)
     over = checked_mesh(mesh)
     return trained_cohort(trainer, start, client_data, key, index, members, present, mesh=over)[0]
-
-
-def _products(compute_dtype: str | None) -> contextlib.AbstractContextManager[Any]:
-    """Say how matrix products round: by itself JAX lets accelerators take fewer bits.
-
-    Not on a CPU, which has but one way, and not where the user has said it.
-    """
-    is_set = jax.config.jax_default_matmul_precision is not None  # type: ignore[attr-defined]
-    if platform() == "cpu" or is_set or compute_dtype == "bfloat16":
-        return contextlib.nullcontext()
-    # by the name of its algorithm: "tensorfloat32" compiles to plain float32 for NVIDIA
-    tf32 = "TF32_TF32_F32" if platform() == "cuda" else "tensorfloat32"
-    return jax.default_matmul_precision(tf32 if compute_dtype == "tf32" else "float32")
-
-
-def _mean_loss(
-    variables: Any,
-    model: nn.Module,
-    inputs: Array,
-    labels: Array,
-    is_real: Array,
-    compute_dtype: str | None,
-) -> Float32[Array, ""]:
-    """Cross-entropy, averaged over the real samples; the others have no part in it."""
-    if compute_dtype is not None:  # gradients come back through the cast as float32
-        variables, inputs = jax.tree.map(
-            lambda leaf: leaf.astype(compute_dtype), (variables, inputs)
-        )
-    logits = model.apply(variables, inputs).astype(jnp.float32)
-    classes = jnp.arange(logits.shape[-1], dtype=jnp.int32)
-    is_label = (labels[:, None] == classes[None, :]) & is_real[:, None]
-    log_likelihood = jnp.where(is_label, jax.nn.log_softmax(logits), jnp.float32(0))
-    count = jnp.maximum(jnp.sum(is_real, dtype=jnp.int32), 1).astype(jnp.float32)
-    return -jnp.sum(log_likelihood) / count

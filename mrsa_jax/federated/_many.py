@@ -24,6 +24,7 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._program import Programs, alike, runs_and_width_within
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
+from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated._tracking import Callback, Metrics
 from mrsa_jax.federated._train import Advance, check_function, check_trainings, drive, one_run
 from mrsa_jax.federated._training import Training
@@ -64,7 +65,8 @@ def train_many(
             in their numbers (learning rate, momentum), their samples in anything but the shape.
         memory_bytes: As in `train`; how many runs train side by side follows from it too.
         side_by_side: Most runs that train at once; what is right for the device if None. On a
-            CPU that is one, whose cohort fills it: the runs then take turns, each as by `train`.
+            CPU that is one, whose cohort fills it: the runs then take turns, each as by `train`,
+            as they do where clients keep state.
         mesh: As in `train`: all runs' clients are spread over its devices.
         checkpoints: As in `train`, of all runs together.
         progress: Called after each step with (rounds trained, rounds to train) of all runs: with
@@ -133,7 +135,8 @@ def _runs(seeds: list[Any], trainings: list[Training], callback: Callback | None
         require(is_same_kind, "trainings", rule, training.trainer, first.trainer)
         held = tuple(map(id, training.test or ())) + training.sample_shape
         if held not in tests:
-            tests[held] = prepared_test(training.test, training.sample_shape)
+            is_own = loss_of(first.trainer) is not None
+            tests[held] = prepared_test(training.test, training.sample_shape, is_own)
         tell = None if callback is None else functools.partial(_tell_of, callback, number)
         runs.append(Run(seed, training, tests[held], tell))
     return runs
@@ -211,7 +214,8 @@ def _all_runs(
     slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
     most = at_once("trainings", 4 * dim * slots) if side_by_side is None else side_by_side
     together, width = min(most, len(runs)), measured_width(dim)
-    if len(runs) == 1 or (together == 1 and memory_bytes is None):
+    has_state = runs[0].states is not None  # of all clients of a run: too much side by side
+    if len(runs) == 1 or has_state or (together == 1 and memory_bytes is None):
         return _one_after_another(runs, memory_bytes, mesh, checkpoints)
     pool, firsts = merged([run.training.client_data for run in runs])
     first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}

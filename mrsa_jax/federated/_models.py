@@ -1,8 +1,9 @@
 """Models as flax modules, their parameters as one flat vector.
 
 Secure aggregation sums vectors, so parameters travel as f32[d]; a module is static (hashable by
-its fields) and used through `apply` only. Any flax module from images to logits will do, as long
-as its only variables are parameters (no dropout, no batch statistics).
+its fields) and used through `apply` only. Any flax module from images to logits will do, or to
+what a loss of one's own takes, as long as its only variables are parameters (no dropout, no batch
+statistics); `flax.nnx.bridge.to_linen` makes one of a class of `flax.nnx`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import functools
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device, one_program
+from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.streams import Seed, Stream, as_key, fold
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_watch._base.errors import ConfigurationError, check_count, require
@@ -224,28 +225,35 @@ def _structure(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[list[Any
 _SOUND: weakref.WeakSet[ClientData] = weakref.WeakSet()
 
 
-def check_model(model: nn.Module, client_data: ClientData) -> int:
+def check_model(model: nn.Module, client_data: ClientData, loss: Any = None) -> int:
     """Return the number of parameters d; raise if model and samples do not fit or make no sense.
 
     One pass over the samples, the first time that it sees them.
 
     Raises:
         ConfigurationError: If the inputs are not float32, not finite or of a shape that the model
-            does not take, if the model has too few outputs, or if `data.check_client_data` finds
-            a label outside the classes or indices outside the samples.
+            does not take, if the model has too few outputs or the loss another shape, or if
+            `data.check_client_data` finds a label outside the classes or indices outside the
+            samples.
     """
     require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
     _check_inputs(client_data.inputs)
     input_shape = tuple(client_data.inputs.shape[1:])
     dim = num_parameters(model, input_shape)
-    outputs = num_outputs(model, input_shape)
-    require(
-        outputs >= client_data.num_classes,
-        "model",
-        "must have an output for each class of the data",
-        f"{outputs} outputs",
-        f"{client_data.num_classes} classes",
-    )
+    if loss is None:
+        classes, outputs = client_data.num_classes, num_outputs(model, input_shape)
+        require(classes > 0, "loss", "must be given to a trainer for labels that are no classes")
+        rule = "must have an output for each class of the data"
+        require(outputs >= classes, "model", rule, f"{outputs} outputs", f"{classes} classes")
+    else:
+        leaves, tree = _structure(model, input_shape)
+        two = [jax.ShapeDtypeStruct((2, *own.shape[1:]), own.dtype) for own in
+               (client_data.inputs, client_data.labels)]  # fmt: skip
+        outputs = jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), two[0])
+        each = jax.eval_shape(loss, outputs, two[1])
+        rule = "must give one float for each sample"
+        is_each = each.shape == (2,) and jnp.issubdtype(each.dtype, jnp.floating)
+        require(is_each, "loss", rule, f"{each.dtype} {each.shape} of 2 samples")
     _check_values(client_data)
     return dim
 
@@ -272,7 +280,7 @@ def _check_values(client_data: ClientData) -> None:
     if client_data in _SOUND or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         return
     check_client_data(client_data)
-    for name in ("labels", "indices", "sizes"):
+    for name in ("indices", "sizes", *(["labels"] if client_data.num_classes else [])):
         dtype = getattr(client_data, name).dtype
         require(dtype == np.int32, f"client_data.{name}", "must be int32", str(dtype))
     with jax.ensure_compile_time_eval():  # known, though a caller's function is being traced
@@ -285,106 +293,3 @@ def _check_values(client_data: ClientData) -> None:
 @jax.jit
 def _all_finite(values: Array) -> Bool[Array, ""]:
     return jnp.all(jnp.isfinite(values))
-
-
-# ---- The server's side: tests of the global model, in batches.
-
-
-class Evaluation(NamedTuple):
-    """Accuracy and mean cross-entropy on a test set."""
-
-    accuracy: float
-    loss: float
-
-
-@needs_values
-def evaluate(
-    model: nn.Module,
-    parameters: Float32[Array, " dim"] | np.ndarray,
-    inputs: Float32[Array, "samples ..."] | np.ndarray,
-    labels: Int32[Array, " samples"] | np.ndarray,
-    *,
-    batch_size: int = 500,
-) -> Evaluation:
-    """Return the model's accuracy and mean cross-entropy, computed in batches.
-
-    Args:
-        model: Flax module.
-        parameters: f32 [d].
-        inputs: f32 [m, ...], m at least 1.
-        labels: int32 [m].
-        batch_size: Samples at once; bounds the memory, changes nothing else.
-
-    Returns:
-        Accuracy in [0, 1] and loss in nats.
-
-    Raises:
-        ConfigurationError: If inputs and labels are not equally many, or none; if a label is
-            none of the model's classes.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> digits = mj.data.load("digits")
-        >>> model = mj.federated.logistic(10)
-        >>> loss = evaluate(model, jnp.zeros(650), digits.test_inputs, digits.test_labels).loss
-        >>> round(loss, 4) == round(float(np.log(10)), 4)  # all classes equally likely
-        True
-    """
-    test = batched(inputs, labels, batch_size, num_outputs(model, tuple(np.shape(inputs)[1:])))
-    accuracy, loss = evaluation(model, on_device(parameters, jnp.float32), *test)
-    return Evaluation(float(accuracy), float(loss))
-
-
-def batched(
-    inputs: Any, labels: Any, batch_size: int, num_classes: int | None = None
-) -> tuple[Float32[Array, "batches batch ..."], Int32[Array, "batches batch"], Int32[Array, ""]]:
-    """Cut a test set into equal batches, padded at the end, with the number of real samples.
-
-    The labels must lie in [0, `num_classes`), or from 0 on if it is None.
-    """
-    require(
-        len(inputs) == len(labels) and len(labels) > 0,
-        "inputs",
-        "must be as many as the labels, at least one",
-        len(inputs),
-        len(labels),
-    )
-    check_count(batch_size, "batch_size")
-    lowest, highest = int(np.min(labels)), int(np.max(labels))
-    is_inside = lowest >= 0 and (num_classes is None or highest < num_classes)
-    rule = "must not be negative" if num_classes is None else f"must lie in [0, {num_classes})"
-    require(is_inside, "labels", rule, lowest if lowest < 0 else highest)
-    size = len(labels)
-    width = min(int(batch_size), size)
-    spare = -size % width
-    here = np.asarray(inputs, np.float32), np.asarray(labels, np.int32)
-    padded = [np.pad(each, ((0, spare), *[(0, 0)] * (each.ndim - 1))) for each in here]
-    cut = [on_device(each.reshape(-1, width, *each.shape[1:])) for each in padded]
-    return cut[0], cut[1], jnp.int32(size)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def evaluation(
-    model: nn.Module,
-    parameters: Float32[Array, " dim"],
-    inputs: Float32[Array, "batches batch ..."],
-    labels: Int32[Array, "batches batch"],
-    size: Int32[Array, ""],
-) -> tuple[Float32[Array, ""], Float32[Array, ""]]:
-    """Return accuracy and mean loss over the first `size` samples of the batches."""
-    num_batches, width = labels.shape
-    starts = jnp.arange(num_batches, dtype=jnp.int32) * width
-
-    def one(batch: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        images, truth, start = batch
-        variables = unflatten(model, images.shape[1:], parameters)
-        log_likelihoods = jax.nn.log_softmax(model.apply(variables, images))
-        is_real = start + jnp.arange(width, dtype=jnp.int32) < size
-        is_right = (jnp.argmax(log_likelihoods, axis=1).astype(jnp.int32) == truth) & is_real
-        of_truth = jnp.take_along_axis(log_likelihoods, truth[:, None], axis=1)[:, 0]
-        loss = -jnp.sum(jnp.where(is_real, of_truth, jnp.float32(0)))
-        return jnp.sum(is_right, dtype=jnp.int32), loss
-
-    right, losses = jax.lax.map(one, (inputs, labels, starts))
-    count = size.astype(jnp.float32)
-    return jnp.sum(right).astype(jnp.float32) / count, jnp.sum(losses) / count

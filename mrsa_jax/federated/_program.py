@@ -23,16 +23,21 @@ from mrsa_jax._core.arrays import checked_mesh
 from mrsa_jax._core.device import at_once, chosen_form, within_memory
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._models import check_model, evaluation
+from mrsa_jax.federated._evaluate import evaluation
+from mrsa_jax.federated._models import check_model
 from mrsa_jax.federated._run import Run, prepared_test
+from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated.programs import (
     Fixed,
     LocalTrainer,
+    StatefulTrainer,
+    first_states,
     held_where_gathered,
     lowered_cohort_updates,
     measured_width,
     rounds_program,
     runs_program,
+    trainer_at,
 )
 from mrsa_watch._base.errors import check_count, require
 
@@ -78,7 +83,7 @@ def memory_estimate(
     model: nn.Module,
     client_data: ClientData,
     *,
-    trainer: LocalTrainer,
+    trainer: LocalTrainer | StatefulTrainer,
     cohort_size: int,
     width: int | None = None,
     num_rounds: int = 0,
@@ -122,7 +127,7 @@ def memory_estimate(
         >>> needed.peak_bytes > needed.data_bytes > 64 * 4 * int(clients.sizes.sum())
         True
     """
-    dim = check_model(model, client_data)
+    dim = check_model(model, client_data, loss_of(trainer))
     check_count(cohort_size, "cohort_size")
     if width is not None:
         check_count(width, "width")
@@ -131,7 +136,8 @@ def memory_estimate(
         check_count(
             code_dim, "code_dim", f"must be an integer from {dim}, the update's length", dim
         )
-    own_test = prepared_test(test, tuple(client_data.inputs.shape[1:]))
+    is_own = loss_of(trainer) is not None
+    own_test = prepared_test(test, tuple(client_data.inputs.shape[1:]), is_own)
     setting = _Setting(
         model, client_data, trainer, int(cohort_size), own_test, dim,
         _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
@@ -161,18 +167,20 @@ class _Setting:
 
     def estimate(self, width: int | None) -> MemoryEstimate:
         parameters = held_where_gathered(jnp.zeros(self.dim, jnp.float32), self.mesh)
+        states = first_states(self.trainer, self.dim, self.client_data.num_clients)
         cohort = lowered_cohort_updates(
-            self.trainer, parameters, self.client_data, self.cohort_size,
+            trainer_at(self.trainer, None, states), parameters, self.client_data, self.cohort_size,
             mesh=self.mesh, width=width,
         )  # fmt: skip
         testing = 0
         if self.test is not None:
-            testing = _needed(evaluation.lower(self.model, parameters, *self.test))
+            own = self.model, parameters, *self.test
+            testing = _needed(evaluation.lower(*own, loss=loss_of(self.trainer)))
         # of the arrays of a cohort one has the updates, all others what becomes of them
         codes = 4 * self.slots_each * ((COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim)
         return MemoryEstimate(
             width=width,
-            data_bytes=_size((self.client_data, self.test, parameters)),
+            data_bytes=_size((self.client_data, self.test, parameters, states)),
             training_bytes=_needed(cohort),
             aggregation_bytes=codes + _MODELS_IN_AGGREGATION * 4 * self.code_dim,
             evaluation_bytes=testing,
@@ -234,7 +242,7 @@ def runs_and_width_within(
 def _code_dim(run: Run) -> int:
     """Return how many coordinates a client of a run sends: a turned lattice's are padded."""
     quantizer = getattr(run.training.aggregator, "quantizer", None)
-    return int(getattr(quantizer, "padded_dim", run.parameters.shape[0]))
+    return int(getattr(quantizer, "padded_dim", run.training.sent_dim))
 
 
 def _needed(lowered: Any) -> int:

@@ -21,7 +21,9 @@ from mrsa_jax._core.device import samples_at_once
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.federated._drift import Drift, Sketch
-from mrsa_jax.federated._models import batched, evaluation, initial_parameters, layers_of
+from mrsa_jax.federated._evaluate import batched, by_client, evaluation
+from mrsa_jax.federated._models import initial_parameters, layers_of
+from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated._tracking import Callback, Metrics
 from mrsa_jax.federated._training import Training, check_test
 from mrsa_jax.federated.programs import (
@@ -30,8 +32,10 @@ from mrsa_jax.federated.programs import (
     LocalTrainer,
     Report,
     Round,
+    Stateful,
     Trained,
     aggregated,
+    first_states,
     trainer_at,
 )
 from mrsa_watch._base.html import finding, number, shown, telling
@@ -64,6 +68,10 @@ class TrainingResult:
             (`selection.learnt_rows` lists them all).
         drift: Spread and memory of the clients' updates, of the rounds before any that diverged;
             None unless asked for.
+        client_accuracy: f32 [E, N], on each client's `client_test`; None without one.
+        client_loss: f32 [E, N], likewise.
+        shared: f32 [h], what the server keeps beside the model, of a trainer with state.
+        client_states: f32 [N, s], what each client keeps, likewise.
     """
 
     _repr_html_ = telling
@@ -80,6 +88,10 @@ class TrainingResult:
     participation: np.ndarray
     components: np.ndarray
     drift: Drift | None
+    client_accuracy: np.ndarray | None = None
+    client_loss: np.ndarray | None = None
+    shared: np.ndarray | None = None
+    client_states: np.ndarray | None = None
 
     def _rows(self) -> list[tuple[str, str]]:
         summed = int(np.asarray(self.participation).any(axis=1).sum())
@@ -89,9 +101,10 @@ class TrainingResult:
         ]
         if len(self.evaluated_rounds):
             after = f"after round {int(self.evaluated_rounds[-1]) + 1}"
-            accuracy = f"{number(100 * float(self.accuracy[-1]))} %, {after}"
-            rows.append(("test accuracy", accuracy))
-            rows.append(("test loss", number(float(self.loss[-1]))))
+            accuracy, loss = float(self.accuracy[-1]), float(self.loss[-1])
+            if not np.isnan(accuracy) or np.isnan(loss):  # labels may be no classes
+                rows.append(("test accuracy", f"{number(100 * accuracy)} %, {after}"))
+            rows.append(("test loss", number(loss)))
         if self.diverged_round is not None:
             rows.append(("diverged", f"in round {self.diverged_round + 1}"))
         return rows + ([] if self.drift is None else [("drift", str(self.drift))])
@@ -147,7 +160,9 @@ class Log(NamedTuple):
             return found | {"diverged": True}
         tested = int(np.searchsorted(evaluated, index))
         if tested < len(evaluated) and evaluated[tested] == index:
-            found |= {"accuracy": float(self.accuracy[tested]), "loss": float(self.loss[tested])}
+            found["loss"] = float(self.loss[tested])
+            if not np.isnan(self.accuracy[tested]):  # of labels that are no classes
+                found["accuracy"] = float(self.accuracy[tested])
         return found
 
 
@@ -178,7 +193,8 @@ class Run:
         asked = cohorts[self.to_train]
         self.members, self.present = padded_slots(asked, training.width, order)
         due = np.union1d(np.arange(every - 1, num_rounds, every), np.arange(num_rounds)[-1:])
-        self.evaluated = due.astype(np.int64) if test is not None else due[:0].astype(np.int64)
+        is_tested = test is not None or training.client_test is not None
+        self.evaluated = (due if is_tested else due[:0]).astype(np.int64)
         # trained rounds after which a test follows: before it, the model is that of the round
         self.stops = np.unique(np.searchsorted(self.to_train, self.evaluated, side="right"))
         # what moves
@@ -189,6 +205,11 @@ class Run:
             if training.initial_parameters is None
             else on_device(training.initial_parameters, jnp.float32)
         )
+        self.states = first_states(training.trainer, training.dim, training.client_data.num_clients)
+        self.by_client: np.ndarray | None = None
+        if training.client_test is not None:
+            shape_found = (2, len(self.evaluated), training.client_test.num_clients)
+            self.by_client = np.full(shape_found, np.nan, np.float32)
         self.aggregator_state: Any = None
         self.server_state: Any = None
         self.aggregates: list[np.ndarray] = []
@@ -222,10 +243,10 @@ class Run:
         return int(self.to_train[self.done])
 
     @property
-    def next_trainer(self) -> LocalTrainer:
+    def next_trainer(self) -> LocalTrainer | Stateful:
         """The trainer at the learning rate of the round to train next."""
         factor = None if self.factors is None else jnp.float32(self.factors[self.done])
-        trainer: LocalTrainer = trainer_at(self.training.trainer, factor)
+        trainer: LocalTrainer | Stateful = trainer_at(self.training.trainer, factor, self.states)
         return trainer
 
     @property
@@ -269,12 +290,12 @@ class Run:
     def carried(self) -> Carried:
         """What goes into the next round."""
         states = (self.parameters, self.aggregator_state, self.server_state)
-        return Carried(*states, np.bool_(self.diverged < 0))
+        return Carried(*states, np.bool_(self.diverged < 0), self.states)
 
     @carried.setter
     def carried(self, after: Carried) -> None:
         self.parameters, self.aggregator_state = after.parameters, after.aggregator
-        self.server_state = after.server
+        self.server_state, self.states = after.server, after.states
 
     def aggregate(self, trained: Trained) -> None:
         """Aggregate the next round's updates and step; nothing waits for the device here."""
@@ -317,10 +338,13 @@ class Run:
         stop = len(self.evaluated) if last is None else stop
         if self.diverged >= 0 or start >= stop:
             return
-        accuracy, loss = jax.device_get(
-            evaluation(self.training.model, self.parameters, *self.test)
-        )
-        self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
+        own, by = (self.training.model, self.parameters), loss_of(self.training.trainer)
+        if self.test is not None:
+            accuracy, loss = jax.device_get(evaluation(*own, *self.test, loss=by))
+            self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
+        if self.by_client is not None:
+            found = jax.device_get(by_client(*own, self.training.client_test, loss=by))
+            self.by_client[:, start:stop] = np.stack(found)[:, None]
 
     def tell(self) -> None:
         """Tell the callback of the rounds that are over since it was last told of any."""
@@ -356,7 +380,9 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """Return everything that the next round and the result depend on, as a pytree."""
-        sketch = {} if self.sketch is None else {"sketch": self.sketch.values}
+        sketch: dict[str, Any] = {} if self.sketch is None else {"sketch": self.sketch.values}
+        sketch |= {} if self.states is None else {"states": self.states}
+        sketch |= {} if self.by_client is None else {"by_client": self.by_client}
         return sketch | {
             "parameters": self.parameters,
             "server": self.server_state,
@@ -375,19 +401,28 @@ class Run:
         self.told = self._over
         if self.sketch is not None:
             self.sketch.values = np.array(state["sketch"])
+        self.states = state.get("states")
+        if self.by_client is not None:
+            self.by_client = np.array(state["by_client"])
 
     def result(self) -> TrainingResult:
         """Return what there is to tell."""
         sums = None
         if self.training.keep_aggregates:
-            none = np.zeros((0, self.parameters.shape[0]), np.float32)
+            none = np.zeros((0, self.training.sent_dim), np.float32)
             sums = np.stack(self.aggregates) if self.aggregates else none
+        tests: Any = (None, None) if self.by_client is None else self.by_client
+        kept: Any = (None, None) if self.states is None else jax.device_get(self.states)
         return TrainingResult(
             parameters=np.asarray(self.parameters),
             evaluated_rounds=self.evaluated,
             aggregates=sums,
             diverged_round=None if self.diverged < 0 else self.diverged,
             drift=self._drift(),
+            client_accuracy=tests[0],
+            client_loss=tests[1],
+            shared=kept[0],
+            client_states=kept[1],
             **self.log._asdict(),
         )
 
@@ -403,10 +438,12 @@ class Run:
         return self.sketch.drift(np.where(sends, members, np.int32(-1)), indices)
 
 
-def prepared_test(test: Sequence[Any] | None, sample_shape: tuple[int, ...]) -> Any:
+def prepared_test(
+    test: Sequence[Any] | None, sample_shape: tuple[int, ...], is_own: bool = False
+) -> Any:
     """Return the test set in batches if it fits the clients' samples."""
     check_test(test, sample_shape)
     if test is None:
         return None
     inputs, labels = test
-    return batched(inputs, labels, samples_at_once("tests", sample_shape))
+    return batched(inputs, labels, samples_at_once("tests", sample_shape), is_own=is_own)

@@ -20,7 +20,8 @@ from mrsa_jax._core.arrays import host_array
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._local import RateSchedule, factors_of
 from mrsa_jax.federated._models import check_model
-from mrsa_jax.federated.programs import LocalTrainer
+from mrsa_jax.federated._steps import loss_of
+from mrsa_jax.federated.programs import LocalTrainer, StatefulTrainer
 from mrsa_jax.quantize.budgets import check_weights
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
@@ -36,17 +37,19 @@ class Training:
     any work; `dataclasses.replace` makes another that differs in some fields.
 
     Attributes:
-        model: Flax module from images to logits.
+        model: Flax module from inputs to logits, or to what the trainer's loss takes.
         client_data: All clients' samples.
         participation: bool [J, N], whom the server asked, in rounds in which nobody is lost; or
             a `selection.RoundHistory`, whose rounds run with its survivors over its graphs: with
             the rule of its rollout in the aggregator, its sums are those that are learnt.
-        trainer: Local training, e.g. `local_sgd`.
+        trainer: Local training, e.g. `local_sgd`; `scaffold`, whose clients keep state.
         aggregator: Secure aggregation, e.g. `mrsa_jax.secagg.ring_average` with as many
-            participants as the largest cohort.
+            participants as the largest cohort, of vectors as long as the model, or as what a
+            trainer with state sends (`sent_dim`).
         server: `optax` optimizer that takes minus the mean update for a gradient; plain averaging
             if None.
         test: Test inputs and labels; without them nothing is evaluated.
+        client_test: Samples of each client to test on as well; `TrainingResult` has them by client.
         evaluate_every: Evaluate after rounds `evaluate_every - 1`, ... and after the last.
         initial_parameters: f32 [d] to start from; drawn from the seed if None.
         survivors: bool [J, 5, N], V0 to V4 of each round, whose V0 is `participation`; needs an
@@ -84,7 +87,7 @@ class Training:
     model: nn.Module
     client_data: ClientData
     participation: Bool[Array, "rounds clients"] | np.ndarray | RoundHistory
-    trainer: LocalTrainer
+    trainer: LocalTrainer | StatefulTrainer
     aggregator: Aggregator
     server: optax.GradientTransformation | None = None
     test: tuple[Any, Any] | None = None
@@ -96,6 +99,7 @@ class Training:
     rate_schedule: RateSchedule | None = None
     keep_aggregates: bool = False
     measure_drift: bool = False
+    client_test: ClientData | None = None
 
     def __post_init__(self) -> None:
         """Check everything."""
@@ -116,6 +120,11 @@ class Training:
             rule = f"must have the model's {dim} entries"
             require(shape == (dim,), "initial_parameters", rule, shape)
         check_test(self.test, self.sample_shape)
+        if self.client_test is not None:
+            num_clients = self.client_test.num_clients
+            rule = f"must have samples of {data.num_clients} clients"
+            require(num_clients == data.num_clients, "client_test", rule, num_clients)
+            check_model(self.model, self.client_test, loss_of(self.trainer))
         own_weights = checked_weights(self.weights, data.num_clients)
         object.__setattr__(self, "weights", own_weights)
         order = checked_order(self.slot_order, data.num_clients)
@@ -127,7 +136,10 @@ class Training:
         _ = self.factors
 
     def _check_trainer(self) -> None:
-        require_methods(self.trainer, "trainer", "update")
+        has_state = isinstance(self.trainer, StatefulTrainer)
+        require_methods(self.trainer, "trainer", "update_with_state" if has_state else "update")
+        rule = "must be left out where clients keep state, which moves by a plain mean"
+        require(not has_state or self.weights is None, "weights", rule)
         trained = getattr(self.trainer, "model", self.model)
         rule = "must train the `model` given"
         require(trained == self.model, "trainer", rule, trained, self.model)
@@ -138,7 +150,13 @@ class Training:
     @functools.cached_property
     def dim(self) -> int:
         """d, entries of the model."""
-        return check_model(self.model, self.client_data)
+        return check_model(self.model, self.client_data, loss_of(self.trainer))
+
+    @property
+    def sent_dim(self) -> int:
+        """Entries of what a client sends: its update, and what else a trainer with state has."""
+        own = self.trainer
+        return self.dim + (own.state_sizes(self.dim)[0] if isinstance(own, StatefulTrainer) else 0)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:

@@ -1,6 +1,10 @@
 from ._cohort import (
     LocalTrainer as LocalTrainer,
+    Stateful as Stateful,
+    StatefulTrainer as StatefulTrainer,
+    States as States,
     cohort_updates as cohort_updates,
+    first_states as first_states,
     gathered as gathered,
     held_where_gathered as held_where_gathered,
     lowered_cohort_updates as lowered_cohort_updates,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,8 @@ class LocalTrainer(Protocol):
     """How one client trains; a pytree. The library maps it over the cohort.
 
     A trainer may also have `update_from_pool` (see `LocalSGD`), which is then used in its place
-    and saves the copy of each client's samples, and `scaled` for learning-rate schedules.
+    and saves the copy of each client's samples, `scaled` for learning-rate schedules, and `loss`
+    (see `local_sgd`), by which models are then tested.
     """
 
     def update(
@@ -35,16 +36,71 @@ class LocalTrainer(Protocol):
         key: Key[Array, ""],
         parameters: Float32[Array, " dim"],
         inputs: Float32[Array, "samples ..."],
-        labels: Int32[Array, " samples"],
+        labels: Array,
         size: Int32[Array, ""],
     ) -> Float32[Array, " dim"]:
         """Return new minus old parameters; only the first `size` samples are the client's."""
         ...
 
 
+@runtime_checkable
+class StatefulTrainer(Protocol):
+    """How a client trains that keeps something from round to round, e.g. `scaffold`; a pytree.
+
+    The server keeps f32 [h] and sends them beside the model; each client keeps f32 [s] of its
+    own; both begin at zero. What a client sends is its update and, behind it, h more entries,
+    whose sum over N the server adds to what it keeps. A round without a sum changes neither.
+    """
+
+    def state_sizes(self, dim: int) -> tuple[int, int]:
+        """Return h and s, for a model of `dim` entries."""
+        ...
+
+    def update_with_state(
+        self,
+        key: Key[Array, ""],
+        parameters: Float32[Array, " dim"],
+        shared: Float32[Array, " shared"],
+        own: Float32[Array, " own"],
+        inputs: Float32[Array, "samples ..."],
+        labels: Array,
+        size: Int32[Array, ""],
+    ) -> tuple[Float32[Array, " dim"], Float32[Array, " shared"], Float32[Array, " own"]]:
+        """Return the update, what else is sent, and what the client keeps from now on."""
+        ...
+
+
+class States(NamedTuple):
+    """What is kept from round to round beside the model.
+
+    Attributes:
+        shared: f32 [h], by the server.
+        own: f32 [N, s], by each client.
+    """
+
+    shared: Array
+    own: Array
+
+
+class Stateful(NamedTuple):
+    """A trainer of clients that keep something, with what they have kept so far."""
+
+    trainer: Any
+    states: States
+
+
+def first_states(trainer: Any, dim: int, num_clients: int) -> States | None:
+    """Return what is kept before the first round; None where a trainer keeps nothing."""
+    sizes = getattr(trainer, "state_sizes", None)
+    if sizes is None:
+        return None
+    shared, own = sizes(dim)
+    return States(zeros(shared, jnp.float32), zeros((num_clients, own), jnp.float32))
+
+
 @functools.partial(jax.jit, static_argnames=("width",))
 def cohort_updates(
-    trainer: LocalTrainer,
+    trainer: LocalTrainer | Stateful,
     parameters: Float32[Array, " dim"],
     client_data: ClientData,
     key: Key[Array, ""],
@@ -52,7 +108,7 @@ def cohort_updates(
     members: Int32[Array, " slots"],
     present: Bool[Array, " slots"],
     width: int | None = None,
-) -> tuple[Float32[Array, "slots dim"], Bool[Array, ""], Key[Array, ""]]:
+) -> tuple[Float32[Array, "slots sent"], Bool[Array, ""], Key[Array, ""]]:
     """Train the members of a cohort from one model.
 
     A client's random stream comes from its own index, not from its slot. `width` clients are
@@ -60,8 +116,9 @@ def cohort_updates(
     the memory and changes the updates by rounding only.
 
     Returns:
-        Updates f32 [slots, d] (zero in slots that are not present), whether all are finite, and
-        the round's key for quantization.
+        Updates f32 [slots, d] (zero in slots that are not present), of clients who keep something
+        followed by what else they send and what they keep now; whether all are finite, and the
+        round's key for quantization.
     """
     training_key = round_key(key, round_index, Stream.LOCAL_TRAINING)
 
@@ -85,15 +142,19 @@ def cohort_updates(
 
 
 def client_update(
-    trainer: LocalTrainer,
+    trainer: LocalTrainer | Stateful,
     key: Key[Array, ""],
     parameters: Float32[Array, " dim"],
     client_data: ClientData,
     row: Int32[Array, ""],
     size: Int32[Array, ""],
-) -> Float32[Array, " dim"]:
+) -> Float32[Array, " sent"]:
     """Return the update of the client in one row of the data, for its first `size` samples."""
     inputs, labels, indices = client_data.inputs, client_data.labels, client_data.indices[row]
+    if isinstance(trainer, Stateful):  # what is sent and, behind it, what the client keeps
+        kept = trainer.states.shared, trainer.states.own[row]
+        own = inputs[indices], labels[indices], size
+        return jnp.concatenate(trainer.trainer.update_with_state(key, parameters, *kept, *own))
     from_pool = getattr(trainer, "update_from_pool", None)
     if from_pool is not None:
         return from_pool(key, parameters, inputs, labels, indices, size)
@@ -233,7 +294,7 @@ def sharded(*arguments: Any, mesh: Mesh, width: int | None) -> tuple[Array, Arra
 
 def trained_cohort(
     *arguments: Any, mesh: Mesh | None = None, width: int | None = None
-) -> tuple[Float32[Array, "slots dim"], Bool[Array, ""], Key[Array, ""]]:
+) -> tuple[Float32[Array, "slots sent"], Bool[Array, ""], Key[Array, ""]]:
     """Train a cohort as `cohort_updates` does, its slots spread over the mesh if there is one.
 
     Args:
@@ -254,7 +315,7 @@ def trained_cohort(
 
 
 def lowered_cohort_updates(
-    trainer: LocalTrainer,
+    trainer: LocalTrainer | Stateful,
     parameters: Float32[Array, " dim"],
     client_data: ClientData,
     num_slots: int,

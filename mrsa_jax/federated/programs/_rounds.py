@@ -22,6 +22,8 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated.programs._cohort import (
+    Stateful,
+    States,
     by_size,
     client_update,
     cohort_updates,
@@ -116,12 +118,14 @@ class Carried(NamedTuple):
         aggregator: State of the aggregator.
         server: State of the server's optimizer.
         is_sound: bool, nothing has diverged so far.
+        states: Of the server and each client beside the model; None where they keep none.
     """
 
     parameters: Any
     aggregator: Any
     server: Any
     is_sound: Any
+    states: States | None = None
 
 
 class Report(NamedTuple):
@@ -166,9 +170,10 @@ class Fixed(NamedTuple):
     coordinates: Any = None
 
 
-def trainer_at(trainer: Any, factor: Any) -> Any:
-    """Return the trainer at a round's learning rate."""
-    return trainer if factor is None else trainer.scaled(factor)
+def trainer_at(trainer: Any, factor: Any, states: States | None = None) -> Any:
+    """Return the trainer at a round's learning rate, with what clients have kept."""
+    own = trainer if factor is None else trainer.scaled(factor)
+    return own if states is None else Stateful(own, states)
 
 
 def aggregated(
@@ -181,16 +186,24 @@ def aggregated(
         extras["weights"] = round_.weights
     if round_.assignment_key is not None:
         extras["assignment_key"] = round_.assignment_key
+    sent, states = trained.updates, carried.states
+    if states is not None:
+        dim = carried.parameters.shape[0]
+        sent, own = _cut(sent, dim + states.shared.shape[0])
     out, state = aggregator.aggregate(
-        trained.rounding_key, carried.aggregator, trained.updates, round_.members, round_.alive,
+        trained.rounding_key, carried.aggregator, sent, round_.members, round_.alive,
         **extras,
     )  # fmt: skip
     status = jnp.asarray(out.status, jnp.int32)
     is_ok = status == int(Status.OK)
-    parameters, server_state, is_model_finite = server_step(
-        server.update, carried.parameters, carried.server, out.update, is_ok
-    )
     summed, components = _learnt(out, is_ok, round_.sends)
+    update = out.update
+    if states is not None:
+        update, change = _cut(update, dim)
+        states = _kept(states, change, own, round_.members, summed & is_ok)
+    parameters, server_state, is_model_finite = server_step(
+        server.update, carried.parameters, carried.server, update, is_ok
+    )
     is_finite = (trained.is_finite, is_model_finite)
     sums = None
     if keep:
@@ -202,7 +215,24 @@ def aggregated(
     report = Report(
         None, status, out.clipped_fraction, is_finite, summed, components, sums, sketch, wrapped
     )
-    return Carried(parameters, state, server_state, carried.is_sound), report
+    return Carried(parameters, state, server_state, carried.is_sound, states), report
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _cut(values: Array, at: int) -> tuple[Array, Array]:
+    return values[..., :at], values[..., at:]
+
+
+@jax.jit
+def _kept(states: States, change: Array, own: Array, members: Array, summed: Array) -> States:
+    """Return what is kept after a round: of clients in its sum what is new, of others the old."""
+    num_clients = states.own.shape[0]
+    count = jnp.sum(summed, dtype=jnp.int32)
+    moved = states.shared + change * (count.astype(jnp.float32) / num_clients)
+    places = jnp.where(summed, members, num_clients)  # one beyond the last is dropped
+    return States(
+        jnp.where(count > 0, moved, states.shared), states.own.at[places].set(own, mode="drop")
+    )
 
 
 @jax.jit
@@ -246,7 +276,7 @@ def rounds_program(
     """
 
     def trained(carried: Carried, round_: Round) -> Trained:
-        trainer = trainer_at(fixed.trainer, round_.factor)
+        trainer = trainer_at(fixed.trainer, round_.factor, carried.states)
         return Trained(
             *cohort_updates(
                 trainer, carried.parameters, client_data, fixed.key, round_.index,
