@@ -193,7 +193,7 @@ def study_page(
     sections = [
         Section(_heading(first), glance + legend(series, "Schemes")),
         Section(_heading(second), opening([charts[name] for name in second], series)),
-        Section("Findings", paragraphs(_summary.said_of(rows, results.sizes["round"]))),
+        Section("Findings", paragraphs(_summary.said_of(rows, results))),
         Section("Table", table + note),
         noise_section(results, rows),
         drift_section(results, rows),

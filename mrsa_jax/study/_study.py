@@ -87,7 +87,7 @@ class SavedStudy:
     def of(cls, results: xr.Dataset, out: pathlib.Path) -> SavedStudy:
         """Return the study of these results."""
         rows = _summary.summarise(results)
-        return cls(results, rows, _summary.said_of(rows, results.sizes["round"]), out)
+        return cls(results, rows, _summary.said_of(rows, results), out)
 
     @property
     def table(self) -> tuple[list[str], list[list[str]]]:

@@ -252,11 +252,12 @@ def _median(errors: Any) -> float | None:
 
 def sentences(results: xr.Dataset) -> tuple[str, ...]:
     """Say in plain sentences what the table shows: what leaks, what it costs, what failed."""
-    return said_of(summarise(results), results.sizes["round"])
+    return said_of(summarise(results), results)
 
 
-def said_of(rows: tuple[Row, ...], rounds: int) -> tuple[str, ...]:
-    """Return the sentences of a table's rows."""
+def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
+    """Return the sentences of a table's rows, which are of this data set."""
+    rounds = results.sizes["round"]
     said = [_leak_sentence(rows, rounds), _cost_sentence(rows)]
     early = [row for row in rows if row.exposed_clients == 0 and not row.lasts]
     if early:
