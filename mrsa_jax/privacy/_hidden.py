@@ -386,7 +386,7 @@ def among(
         if not is_unknown.any() or left < 0:
             continue
         if quantiles is not None:
-            whole = np.asarray(among(history, root, last_only=False, first=first))
+            whole = np.atleast_2d(among(history, root, last_only=last_only, first=first))
             own[:] = np.where(is_unknown, quantiles_of(1 / whole, quantiles, np), own)
             continue
         known = excess(history, None if root is None else root**2, last_only=last_only)

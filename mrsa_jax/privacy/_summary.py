@@ -11,7 +11,7 @@ first that no client comes near exposure; they never say that one is exposed.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from mrsa_jax._core.prime import minor_bits
 from mrsa_jax.privacy._exposure_xla import joined
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._leverage import KNOWN, quantiles_of
-from mrsa_jax.privacy._leverage_wide import errors_of, rest_of_one
+from mrsa_jax.privacy._leverage_wide import errors_of, rest_of_one, rest_of_three
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
 # of rounds times clients: from here on products of matrices and bounded memory win
@@ -28,7 +28,8 @@ _MOST_ENTRIES = 2**22
 # What floats see as far from exposure: their bound of what they err by is a thousandth of it.
 _FAR = 1e-6
 _SIX_DIGITS = 1e-6
-_WIDE = 2  # so many more columns than rows are first looked at by their Gram matrix
+_ONCE = 0.9 * KNOWN  # what one pass may err by, beside what the rows that it makes do
+_WIDE = 1.1  # so many times as many columns as rows: first looked at by their Gram matrix
 
 
 class Summaries(NamedTuple):
@@ -126,16 +127,13 @@ def _follow(
     ranks[:], first[:] = np.cumsum(history.any(axis=2), axis=1), -1
     # many columns: full rank is proven modulo a prime, and floats may say that nobody is exposed
     is_wide = distinct[:, -1] >= _WIDE * np.maximum(ranks[:, -1], 1)
-    is_done, field = ~is_wide, _field(primes[0])
-    loops.follow_trials(history, names, distinct, True, *field, ranks, first, is_done)
-    is_done &= is_wide
-    _measure(loops, history, ranks, is_done, shares)
-    is_done &= shares.max(axis=1) < 1 - _FAR
+    _measure(history, ranks, is_wide, False, shares)
+    is_done = is_wide & (shares.max(axis=1) < 1 - _FAR)
     is_proven, tried = is_done.copy(), []
     for prime in primes:
         if not is_proven.all():
             field = _field(prime)
-            loops.follow_trials(history, names, distinct, False, *field, ranks, first, is_proven)
+            loops.follow_trials(history, names, distinct, *field, ranks, first, is_proven)
             tried.append((ranks.copy(), np.where(first < 0, np.int32(history.shape[1]), first)))
     is_open = ~is_proven
     if is_open.any():
@@ -145,21 +143,28 @@ def _follow(
         ranks[is_open] = of_ranks.max(axis=1)
         first[is_open] = joined(of_first, of_ranks)
     is_due = ~is_done & (ranks[:, -1] < distinct[:, -1])
-    _measure(loops, history, ranks, is_due, shares)
+    _measure(history, ranks, is_due, True, shares)
     below = np.minimum(shares, np.nextafter(1.0, 0.0))
     shares[:] = np.where(first >= 0, 1.0, np.where(names > 0, below, 0.0))
 
 
 def _measure(
-    loops: Any, history: np.ndarray, ranks: np.ndarray, is_due: np.ndarray, shares: np.ndarray
-) -> None:
-    """Fill the leverages of trials by floats, NaN where these do not know them to nine digits."""
+    history: np.ndarray, ranks: np.ndarray, is_due: np.ndarray, is_known: bool, shares: np.ndarray
+) -> None:  # fmt: skip
+    """Fill the leverages of trials by floats, NaN where these do not know them to nine digits.
+
+    Nor are they known where the rows that raise ranks are not proven to be independent, unless
+    that `is_known`.
+    """
+    from mrsa_jax.privacy._gram_loops import leverage_trials
+
     found, rows = np.zeros((2, *shares.shape))
     growth, sums = np.zeros((2, len(shares)))
-    loops.leverage_trials(history, ranks, is_due, found, rows, growth, sums)
+    most = np.array([_ONCE / rest_of_one(int(own), 1.0) for own in ranks[:, -1]])
+    leverage_trials(history, ranks, is_due, is_known, most, found, rows, growth, sums)
     for b in np.flatnonzero(is_due):
-        count = int(ranks[b, -1])
-        last = rest_of_one(count, sums[b])
+        count, once = int(ranks[b, -1]), sums[b] <= most[b]
+        last = rest_of_one(count, sums[b]) if once else rest_of_three(count, rows.shape[1])
         errors = errors_of(found[b], rows[b], growth[b], 0.0, count, last, np)
         shares[b] = np.where(errors <= KNOWN, found[b], np.nan)
 

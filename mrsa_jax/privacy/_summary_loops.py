@@ -1,4 +1,4 @@
-"""Compiled passes over participation histories: classes of equal columns, ranks, and leverages.
+"""Compiled passes over participation histories: classes of equal columns, and ranks.
 
 Import inside functions only (see `_core.compiled`). Residues are in Montgomery's form: the integer
 v stands as v 2^32 modulo the prime, so that a product needs no division.
@@ -210,35 +210,6 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
 
 
 @compiled
-def gram_of(history, ranks, lists, ends, gram):
-    """Fill the upper half with the clients that two rows share, and list each one's rows.
-
-    Args:
-        history: bool `[rounds, clients]`.
-        ranks: int32 `[rounds]`: rows that raise them count.
-        lists: int32 `[rank x clients]`, filled with the places among these of each client's rows.
-        ends: int32 `[clients]`, filled with where each client's end.
-        gram: float64 `[rank, rank]`, filled: integers.
-    """
-    for k in range(gram.shape[0]):
-        for i in range(gram.shape[0]):
-            gram[k, i] = 0.0
-    end = 0
-    for i in range(ends.size):
-        start, rank = end, 0
-        for j in range(ranks.size):
-            if ranks[j] > rank:
-                lists[end] = rank
-                end += history[j, i]
-                rank += 1
-        ends[i] = end
-        for a in range(start, end):
-            row = gram[lists[a]]
-            for b in range(a, end):
-                row[lists[b]] += 1.0
-
-
-@compiled
 def _rows_of(history, names, one, rows, is_single):
     """Fill the residues of one column of each class, and whether one client is all of it."""
     for c in range(is_single.size):
@@ -256,161 +227,29 @@ def _rows_of(history, names, one, rows, is_single):
 
 
 @compiled
-def follow_trials(history, names, distinct, by_gram, one, prime, negative, ranks, first, is_proven):
+def follow_trials(history, names, distinct, one, prime, negative, ranks, first, is_proven):
     """Follow the collapsed histories of trials that are not proven yet.
 
     Args:
         history: As for `collapse`, which has filled `names` and `distinct`.
         names: As there.
         distinct: As there.
-        by_gram: Only see whether the rows that raise `ranks` are independent, by their Gram matrix.
         one: As for `follow`.
         prime: As there.
         negative: As there.
-        ranks: int32 `[trials, rounds]`, filled, but not `by_gram`.
+        ranks: int32 `[trials, rounds]`, filled.
         first: int32 `[trials, clients]`, filled likewise with the rounds that expose clients.
         is_proven: bool `[trials]`, filled.
     """
     rounds, clients = history.shape[1:]
-    ends = np.empty(clients, np.int32)
     for b in range(history.shape[0]):
         if is_proven[b]:
             continue
-        count = ranks[b, -1] if by_gram else distinct[b, -1]
-        rows = np.empty((count if by_gram else rounds, count), np.uint32)
+        count = distinct[b, -1]
+        rows = np.empty((rounds, count), np.uint32)
         is_single, own = np.empty(count, np.bool_), np.empty(count, np.int32)
-        of_rows, most = np.empty(rows.shape[0], np.int32), np.empty(rows.shape[0], np.int32)
-        if by_gram:
-            gram = np.empty((count, count))
-            gram_of(history[b], ranks[b], np.empty(count * clients, np.int32), ends, gram)
-            for k in range(count):
-                is_single[k], most[k] = False, count
-                for i in range(k, count):
-                    value = np.uint64(gram[k, i]) * np.uint64(one) % np.uint64(prime)
-                    rows[k, i] = rows[i, k] = np.uint32(value)
-        else:
-            _rows_of(history[b], names[b], one, rows, is_single)
-            for j in range(rounds):
-                most[j] = distinct[b, j]
-        is_proven[b] = follow(rows, is_single, most, one, prime, negative, of_rows, own)
-        if by_gram:
-            is_proven[b] = of_rows[-1] == count
-            continue
-        for j in range(rounds):
-            ranks[b, j] = of_rows[j]
+        _rows_of(history[b], names[b], one, rows, is_single)
+        is_proven[b] = follow(rows, is_single, distinct[b], one, prime, negative, ranks[b], own)
         for i in range(clients):
             name = names[b, i] - 1
             first[b, i] = own[name] if name >= 0 and is_single[name] else -1
-
-
-# ---- Leverages of independent rows, from their Gram matrix.
-
-
-@compiled
-def _add(row, factor, other):
-    """Add a multiple to a row: a loop from 0 on, which the compiler makes of vectors."""
-    for j in range(row.size):
-        row[j] += factor * other[j]
-
-
-@compiled
-def _inverse_factor(gram):
-    """Replace G = U^T U, of which the upper half is there, by U^-1; return whether it is one."""
-    rank = gram.shape[0]
-    for k in range(rank):
-        own = gram[k, k:]
-        if not own[0] > 0.0:
-            return False
-        over = 1.0 / np.sqrt(own[0])
-        for i in range(own.size):
-            own[i] *= over
-        for i in range(1, own.size):
-            _add(gram[k + i, k + i :], -own[i], own[i:])
-    line = np.empty(rank)
-    for k in range(rank - 1, -1, -1):
-        own, left = gram[k, k:], line[k:]
-        over = 1.0 / own[0]
-        for i in range(left.size):
-            left[i] = 0.0
-        for i in range(1, own.size):
-            _add(left[i:], -own[i] * over, gram[k + i, k + i :])
-        left[0] = over
-        for i in range(left.size):
-            own[i] = left[i]
-    return True
-
-
-@compiled
-def leverages(lists, ends, gram, found, rows):
-    """Fill the leverages of clients in independent rows.
-
-    Args:
-        lists: As `gram_of` has filled it.
-        ends: As there.
-        gram: As there, overwritten: by the transposed factor that makes rows of length 1
-            orthonormal.
-        found: float64 `[clients]`, filled.
-        rows: float64 `[clients]`, filled with the squared lengths of columns of these rows.
-
-    Returns:
-        The sum of the squares of the factor, and that of the squares of its rows' absolute sums;
-        infinite where it does not exist.
-    """
-    rank = gram.shape[0]
-    scale = np.empty(rank)
-    for k in range(rank):
-        scale[k] = 1.0 / np.sqrt(gram[k, k])
-    for k in range(rank):
-        own = gram[k, k:]
-        for i in range(own.size):
-            own[i] *= scale[k] * scale[k + i]
-    if not _inverse_factor(gram):
-        return np.inf, np.inf
-    sums, growth = np.empty(rank), 0.0
-    for k in range(rank):
-        sums[k] = 0.0
-    for k in range(rank):
-        own, part = gram[k, k:], sums[k:]
-        for i in range(own.size):
-            part[i] += abs(own[i])
-            growth += own[i] * own[i]
-            own[i] *= scale[k]
-    unit, start = np.empty(rank), 0
-    for i in range(ends.size):
-        for k in range(rank):
-            unit[k] = 0.0
-        rows[i] = found[i] = 0.0
-        for place in range(start, ends[i]):
-            k = lists[place]
-            _add(unit[k:], 1.0, gram[k, k:])
-            rows[i] += scale[k] * scale[k]
-        start = ends[i]
-        for k in range(rank):
-            found[i] += unit[k] * unit[k]
-    total = 0.0
-    for k in range(rank):
-        total += sums[k] * sums[k]
-    return growth, total
-
-
-@compiled
-def leverage_trials(history, ranks, is_due, found, rows, growth, sums):
-    """Find the leverages of trials.
-
-    Args:
-        history: As for `collapse`.
-        ranks: int32 `[trials, rounds]`: the rows that raise them are independent.
-        is_due: bool `[trials]`, which trials.
-        found: float64 `[trials, clients]`, filled.
-        rows: float64 `[trials, clients]`, filled as by `leverages`.
-        growth: float64 `[trials]`, filled with what `leverages` returns.
-        sums: float64 `[trials]`, likewise.
-    """
-    clients = history.shape[2]
-    ends = np.empty(clients, np.int32)
-    for b in range(history.shape[0]):
-        if is_due[b]:
-            rank = ranks[b, -1]
-            lists, gram = np.empty(rank * clients, np.int32), np.empty((rank, rank))
-            gram_of(history[b], ranks[b], lists, ends, gram)
-            growth[b], sums[b] = leverages(lists, ends, gram, found[b], rows[b])

@@ -1,0 +1,283 @@
+"""Compiled passes over the Gram matrices of histories' rows: whether regular, and leverages.
+
+Import inside functions only (see `_core.compiled`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrsa_jax._core.compiled import compiled
+
+_SMALL = np.uint64(2**27 - 39)  # a prime: the products of 1,024 pairs of residues add up in uint64
+_MOST_SUMMED = 1024
+
+
+@compiled
+def gram_of(history, ranks, lists, ends, gram):
+    """Fill the upper half with the clients that two rows share, and list each one's rows.
+
+    Args:
+        history: bool `[rounds, clients]`.
+        ranks: int32 `[rounds]`: rows that raise them count.
+        lists: int32 `[rank x clients]`, filled with the places among these of each client's rows.
+        ends: int32 `[clients]`, filled with where each client's end.
+        gram: float64 `[rank, rank]`, filled: integers.
+    """
+    for k in range(gram.shape[0]):
+        for i in range(gram.shape[0]):
+            gram[k, i] = 0.0
+    end = 0
+    for i in range(ends.size):
+        start, rank = end, 0
+        for j in range(ranks.size):
+            if ranks[j] > rank:
+                lists[end] = rank
+                end += history[j, i]
+                rank += 1
+        ends[i] = end
+        for a in range(start, end):
+            row = gram[lists[a]]
+            for b in range(a, end):
+                row[lists[b]] += 1.0
+
+
+@compiled
+def _is_regular(gram):
+    """Return whether no leading minor of a symmetric matrix of integers is divisible by a prime.
+
+    Then none is zero, and its rows are independent.
+    """
+    rank = gram.shape[0]
+    rows, over = np.empty((rank, rank), np.uint32), np.empty(rank, np.uint64)
+    sums = np.empty(rank, np.uint64)
+    for k in range(rank):
+        own = sums[: rank - k]
+        for i in range(own.size):
+            own[i] = np.uint64(gram[k, k + i])
+        for j in range(0, k, 4):
+            _subtract(rows, over, j, min(j + 4, k), k, own)
+            if j % _MOST_SUMMED == 0:
+                for i in range(own.size):
+                    own[i] %= _SMALL
+        for i in range(own.size):
+            own[i] %= _SMALL
+            rows[k, k + i] = np.uint32(own[i])
+        if own[0] == np.uint64(0):
+            return False
+        over[k] = _small_inverse(own[0])
+    return True
+
+
+@compiled
+def _small_inverse(value):
+    found, square, left = np.uint64(1), value, np.uint64(_SMALL - np.uint64(2))
+    while left > np.uint64(0):
+        if left & np.uint64(1):
+            found = found * square % _SMALL
+        square = square * square % _SMALL
+        left >>= np.uint64(1)
+    return found
+
+
+@compiled
+def _subtract(rows, over, start, end, k, sums):
+    """Subtract what up to four rows that are done have of row k."""
+    factors, at = np.zeros(4, np.uint32), np.zeros(4, np.int64)
+    for t in range(4):
+        at[t] = min(start + t, end - 1)
+        if start + t < end:
+            head = np.uint64(rows[at[t], k]) * over[at[t]] % _SMALL
+            factors[t] = np.uint32((_SMALL - head) % _SMALL)
+    a, b, c, d = rows[at[0], k:], rows[at[1], k:], rows[at[2], k:], rows[at[3], k:]
+    f, g, h, e = factors[0], factors[1], factors[2], factors[3]
+    for i in range(sums.size):
+        sums[i] += (
+            np.uint64(f) * np.uint64(a[i]) + np.uint64(g) * np.uint64(b[i])
+            + np.uint64(h) * np.uint64(c[i]) + np.uint64(e) * np.uint64(d[i])
+        )  # fmt: skip
+
+
+@compiled
+def _add(row, factor, other):
+    """Add a multiple to a row: a loop from 0 on, which the compiler makes of vectors."""
+    for j in range(row.size):
+        row[j] += factor * other[j]
+
+
+@compiled
+def _add_four(row, f, a, g, b, h, c, e, d):
+    for j in range(row.size):
+        row[j] += (f * a[j] + g * b[j]) + (h * c[j] + e * d[j])
+
+
+@compiled
+def _inverse_factor(gram):
+    """Replace G = U^T U, of which the upper half is there, by U^-1; return whether it is one.
+
+    The lower half must be zeros.
+    """
+    rank = gram.shape[0]
+    for start in range(0, rank, 4):
+        end = min(start + 4, rank)
+        for k in range(start, end):
+            own = gram[k, k:]
+            for j in range(start, k):
+                _add(own, -gram[j, k], gram[j, k:])
+            if not own[0] > 0.0:
+                return False
+            over = 1.0 / np.sqrt(own[0])
+            for i in range(own.size):
+                own[i] *= over
+        a, b, c, d = gram[start], gram[end - 3], gram[end - 2], gram[end - 1]
+        for i in range(end, rank):
+            _add_four(gram[i, i:], -a[i], a[i:], -b[i], b[i:], -c[i], c[i:], -d[i], d[i:])
+    line, every = np.empty(rank), np.arange(rank).astype(np.int32)
+    for k in range(rank - 1, -1, -1):
+        over = 1.0 / gram[k, k]
+        _combine(every[k + 1 :], gram[k, k + 1 :], gram, line)
+        gram[k, k] = over
+        for i in range(k + 1, rank):
+            gram[k, i] = -over * line[i]
+    return True
+
+
+@compiled
+def _combine(places, factors, upper, found):
+    """Fill with the sum of rows of a triangular matrix, at ascending places, times factors."""
+    for k in range(found.size):
+        found[k] = 0.0
+    whole = places.size - places.size % 4
+    for t in range(0, whole, 4):
+        k = places[t]
+        b, c, d = upper[places[t + 1]], upper[places[t + 2]], upper[places[t + 3]]
+        _add_four(found[k:], factors[t], upper[k, k:], factors[t + 1], b[k:],
+                  factors[t + 2], c[k:], factors[t + 3], d[k:])  # fmt: skip
+    for t in range(whole, places.size):
+        k = places[t]
+        _add(found[k:], factors[t], upper[k, k:])
+
+
+_TILE = 32  # clients whose columns stay in cache
+_NEAR_ONE = 0.01  # a tenth, squared
+
+
+@compiled
+def _second_factor(units, gram):
+    """Fill with the factor that makes rows, given by columns, orthonormal that nearly are.
+
+    Returns:
+        Whether they nearly were, and it exists.
+    """
+    clients, rank = units.shape
+    for k in range(rank):
+        for i in range(rank):
+            gram[k, i] = 0.0
+    whole = clients - clients % 4
+    for start in range(0, whole, _TILE):
+        for k in range(rank):
+            own = gram[k, k:]
+            for i in range(start, min(start + _TILE, whole), 4):
+                a, b, c, d = units[i, k:], units[i + 1, k:], units[i + 2, k:], units[i + 3, k:]
+                _add_four(own, a[0], a, b[0], b, c[0], c, d[0], d)
+    for i in range(whole, clients):
+        for k in range(rank):
+            _add(gram[k, k:], units[i, k], units[i, k:])
+    off = 0.0
+    for k in range(rank):
+        off += (gram[k, k] - 1.0) ** 2
+        for i in range(k + 1, rank):
+            off += 2.0 * gram[k, i] ** 2
+    return off < _NEAR_ONE and _inverse_factor(gram)
+
+
+@compiled
+def leverages(lists, ends, gram, most, found, rows):
+    """Fill the leverages of clients in independent rows.
+
+    Rows of length 1 are made orthonormal by a factor of their Gram matrix, and once more by one of
+    what comes of it where the first is rounded too much.
+
+    Args:
+        lists: As `gram_of` has filled it.
+        ends: As there.
+        gram: As there, overwritten.
+        most: Up to this sum of the squares of its rows' absolute sums, the first factor will do.
+        found: float64 `[clients]`, filled.
+        rows: float64 `[clients]`, filled with the squared lengths of columns of these rows.
+
+    Returns:
+        The sum of the squares of what the rows' lengths grow by, NaN where there is no
+        factor; that of the squares of the first factor's rows' absolute sums.
+    """
+    rank, clients = gram.shape[0], ends.size
+    scale = np.empty(rank)
+    for k in range(rank):
+        scale[k] = 1.0 / np.sqrt(gram[k, k])
+    for k in range(rank):
+        own = gram[k, k:]
+        for i in range(own.size):
+            own[i] *= scale[k] * scale[k + i]
+    if not _inverse_factor(gram):
+        return np.nan, np.inf
+    sums, lengths = np.zeros(rank), np.zeros(rank)
+    for k in range(rank):
+        for i in range(k, rank):
+            sums[i] += abs(gram[k, i])
+            lengths[i] += gram[k, i] ** 2
+            gram[k, i] *= scale[k]
+    growth, total = lengths.sum(), 0.0
+    for k in range(rank):
+        total += sums[k] * sums[k]
+    units = np.empty((clients if total > most else 1, rank))
+    start, ones, every = 0, np.ones(rank), np.arange(rank).astype(np.int32)
+    for i in range(clients):
+        unit = units[i if total > most else 0]
+        _combine(lists[start : ends[i]], ones, gram, unit)
+        rows[i] = found[i] = 0.0
+        for place in range(start, ends[i]):
+            rows[i] += scale[lists[place]] ** 2
+        start = ends[i]
+        for k in range(rank):
+            found[i] += unit[k] * unit[k]
+    if total > most:
+        if not _second_factor(units, gram):
+            return np.nan, total
+        growth = 0.0
+        for k in range(rank):
+            length = 0.0
+            for i in range(k + 1):
+                length += abs(gram[i, k]) * np.sqrt(lengths[i])
+            growth += length * length
+        for i in range(clients):
+            _combine(every, units[i], gram, sums)
+            found[i] = (sums * sums).sum()
+    return growth, total
+
+
+@compiled
+def leverage_trials(history, ranks, is_due, is_known, most, found, rows, growth, sums):
+    """Find the leverages of trials.
+
+    Args:
+        history: As for `collapse`.
+        ranks: int32 `[trials, rounds]`: the rows that raise them.
+        is_due: bool `[trials]`, which trials.
+        is_known: Whether these rows are known to be independent: else it must be proven.
+        most: float64 `[trials]`, as for `leverages`.
+        found: float64 `[trials, clients]`, filled.
+        rows: float64 `[trials, clients]`, filled as by `leverages`.
+        growth: float64 `[trials]`, filled with what `leverages` returns; NaN where nothing
+            is found.
+        sums: float64 `[trials]`, likewise.
+    """
+    clients = history.shape[2]
+    ends = np.empty(clients, np.int32)
+    for b in range(history.shape[0]):
+        if is_due[b]:
+            rank = ranks[b, -1]
+            lists, gram = np.empty(rank * clients, np.int32), np.empty((rank, rank))
+            gram_of(history[b], ranks[b], lists, ends, gram)
+            growth[b], sums[b] = np.nan, np.inf
+            if is_known or _is_regular(gram):
+                growth[b], sums[b] = leverages(lists, ends, gram, most[b], found[b], rows[b])
