@@ -49,9 +49,14 @@ def signing_keys(n, salt=0):
 
 
 class Room:
-    """Clients of one round, and a server that passes on to each what it likes."""
+    """Clients of one round, and a server that passes on to each what it likes.
 
-    def __init__(self, blocks=PAIRS, limit=LIMIT, graph=None, keys=None, seed=0, **changes):
+    Who has a pledge that forbids the round takes no part in it.
+    """
+
+    def __init__(
+        self, blocks=PAIRS, limit=LIMIT, graph=None, keys=None, seed=0, pledges=None, **changes
+    ):
         n = len(blocks)
         self.graph = ~np.eye(n, dtype=bool) if graph is None else graph
         self.limits, self.blocks = np.broadcast_to(limit, n).tolist(), blocks
@@ -62,20 +67,27 @@ class Room:
         plan = complete_plan(n, 1, 256)
         self.clients = [
             Client(i, self.near(i), self.limits[i], np.zeros(1, np.uint32), plan, number,
-                    seed * 1000 + i, b"", self.keys[i], self.terms)
+                    seed * 1000 + i, b"", self.keys[i], self.terms,
+                    None if pledges is None else pledges[i])
             for i in range(n)
         ]  # fmt: skip
-        self.number, self.everybody = number, range(n)
-        self.sent = {i: client.advertise_keys() for i, client in enumerate(self.clients)}
+        self.number, self.sent = number, {}
+        for i, client in enumerate(self.clients):
+            with (
+                contextlib.nullcontext() if pledges is None else contextlib.suppress(ProtocolError)
+            ):
+                self.sent[i] = client.advertise_keys()
+        self.everybody = range(n) if pledges is None else sorted(self.sent)
         self.uploads, self.lists = set(), {}
 
     def near(self, i):
         return np.flatnonzero(self.graph[i]).tolist()
 
-    def share(self, i, whose=None):
-        """Send i the keys of all its neighbours, or of some; take its shares."""
-        sent = {j: SignedKeys.from_bytes(self.sent[j]) for j in self.near(i)
-                if whose is None or j in whose}  # fmt: skip
+    def share(self, i, whose=None, old=None):
+        """Send i the keys of all its neighbours, or of some, or old ones; take its shares."""
+        known = self.sent | (old or {})
+        sent = {j: SignedKeys.from_bytes(known[j]) for j in self.near(i)
+                if j in known and (whose is None or j in whose)}  # fmt: skip
         entries = tuple((j, m.channel_key + m.pad_key + m.signature) for j, m in sent.items())
         return self.clients[i].share_keys(SignedKeyList(self.number, entries).to_bytes())
 
@@ -427,15 +439,8 @@ def rank(rows):
     return found
 
 
-def parted(room, colluders, made_up, answers):
-    """Return whether some combination of inputs that the server can open parts honest mates.
-
-    It holds the shares in the answers and all that colluders, and clients whom it made up, were
-    sent; with t of them it knows a secret. Rows are the honest inputs that it has, columns the
-    pads that it does not know. Clients in whose place it made up others are honest and sent none.
-    """
-    honest = set(room.everybody) - colluders
-    colluders = colluders | made_up
+def known_secrets(room, colluders, answers):
+    """Return the secrets of which the server has t shares: in answers, and held by colluders."""
     count = {}
     held = [(i, owner, kinds) for i in colluders for owner in room.clients[i]._held
             for kinds in ("b", "s")]  # fmt: skip
@@ -444,19 +449,38 @@ def parted(room, colluders, made_up, answers):
         held += [(i, owner, "s") for owner, _ in answer.key_shares]
     for _, owner, kind in set(held):
         count[owner, kind] = count.get((owner, kind), 0) + 1
-    is_known = {what for what, shares in count.items() if shares >= room.limits[what[0]]}
-    rows = sorted(room.uploads - colluders)
-    unknown = {}
-    for row, i in enumerate(rows):
-        if (i, "b") not in is_known:
-            unknown[i, i] = {row: 1}
-        for j in room.clients[i]._held.keys() - {i} - colluders:
-            if not {(i, "s"), (j, "s")} & is_known:
-                unknown.setdefault((min(i, j), max(i, j)), {})[row] = 1 if i < j else -1
+    return {what for what, shares in count.items() if shares >= room.limits[what[0]]}
+
+
+def parted(rounds, colluders, blocks=PAIRS):
+    """Return whether some combination of inputs that the server can open parts honest mates.
+
+    Rounds are rooms with the clients that the server made up and the answers that it got. It has
+    the shares in the answers and all that colluders, and clients whom it made up, were sent. Rows
+    are the honest inputs of all rounds, a client's the same in each, columns the pads that it
+    does not know: each is named by the two keys that make it, which may be of different rounds.
+    Clients in whose place it made up others are honest and sent none.
+    """
+    honest = set(range(len(blocks))) - colluders
+    rows, unknown, open_keys = [], {}, set()
+    secrets = [known_secrets(room, colluders | made_up, answers)
+               for room, made_up, answers in rounds]  # fmt: skip
+    for (room, _, _), known in zip(rounds, secrets, strict=True):
+        open_keys |= {room.clients[i]._pads.public_key for i, kind in known if kind == "s"}
+    for number, ((room, made_up, _), known) in enumerate(zip(rounds, secrets, strict=True)):
+        for i in sorted(room.uploads - colluders - made_up):
+            client, row = room.clients[i], len(rows)
+            rows.append(i)
+            if (i, "b") not in known:
+                unknown[number, i] = {row: 1}
+            for j in client._held.keys() - {i} - colluders - made_up:
+                ends = frozenset((client._pads.public_key, client._others[j][1]))
+                if not ends & open_keys:
+                    unknown.setdefault((number, ends), {})[row] = 1 if i < j else -1
     pads = [[pad.get(row, 0) for row in range(len(rows))] for pad in unknown.values()]
     tests = [[(i == one) - (i == two) for i in rows]
              for one, two in itertools.combinations(sorted(honest), 2)
-             if room.blocks[one] == room.blocks[two]]  # fmt: skip
+             if blocks[one] == blocks[two]]  # fmt: skip
     return rank(pads + tests) > rank(pads)
 
 
@@ -470,37 +494,44 @@ def unions(blocks, rng):
     return tuple(np.flatnonzero(here).tolist())
 
 
-def hostile_room(rng, seed, num_colluders, blocks=PAIRS, limit=LIMIT, graph=None):
+def hostile_room(rng, seed, blocks=PAIRS, limit=LIMIT, graph=None, pledges=None, old=(), **changes):
     """Return a room up to the inputs, of a server that withholds keys and shares at random.
 
     One time in eight it sits in the middle: it makes up all clients but one, with keys of its own.
+    One time in eight it passes on some keys of an earlier round, if it has any.
     """
     n = len(blocks)
     keys, made_up = signing_keys(n), set()
-    colluders = set(rng.permutation(n)[:num_colluders].tolist())
     rate = rng.choice([0.0, 0.0, 0.05, 0.3])
     if rng.random() < 0.125:
         victim, rate = int(rng.integers(n)), 0.0
         keys = [keys[i] if i == victim else key for i, key in enumerate(signing_keys(n, 1))]
         made_up = set(range(n)) - {victim}
-    room = Room(blocks, limit, graph, keys, seed)
+    room = Room(blocks, limit, graph, keys, seed, pledges, **changes)
+    is_replay = len(old) > 0 and rng.random() < 0.125
 
     def some():
         return {j for j in room.everybody if rng.random() >= rate}
 
     mail = {}
     for i in room.everybody:
+        replayed = {j: own for j, own in old[-1].items() if rng.random() < 0.5} if is_replay else {}
         with contextlib.suppress(ProtocolError):
-            mail[i] = dict(ShareKeys.from_bytes(room.share(i, some())).ciphertexts)
+            mail[i] = dict(ShareKeys.from_bytes(room.share(i, some(), replayed)).ciphertexts)
     for i in mail:
         with contextlib.suppress(ProtocolError):
             room.upload(i, mail, some())
-    return room, colluders, made_up
+    return room, made_up
 
 
-def unmasked(rng, room, colluders):
-    """Ask each client for its shares by one of a few lists, and return the answers."""
+def unmasked(rng, room, colluders, before=()):
+    """Ask each client for its shares by one of a few lists, and return the answers.
+
+    Lists and signatures of earlier rounds may come again.
+    """
     lists = [unions(room.blocks, rng) for _ in range(int(rng.integers(1, 4)))]
+    archive = [one for one in before if rng.random() < 0.5]
+    lists += [survivors for survivors, _ in archive[:1]]
     signed, answers = {}, {}
     for i in sorted(room.uploads - colluders):
         room.clients[i]._answers = {step: room.clients[i]._answers[step] for step in range(3)}
@@ -510,13 +541,16 @@ def unmasked(rng, room, colluders):
                 break
     for i in signed:
         own = room.lists[i]
-        statement = room.terms.survivors_statement(0, own)
+        statement = room.terms.survivors_statement(room.number, own)
         near = set(room.near(i)) & set(own)
         found = {j: room.keys[j].sign(statement) for j in near & colluders}
         found |= {j: signed[j] for j in near & signed.keys() if room.lists[j] == own}
+        for survivors, signatures in archive:
+            if survivors == own and len(found) + 1 < room.limits[i]:
+                found = {j: sign for j, sign in signatures.items() if j in near} | found
         with contextlib.suppress(ProtocolError):
             answers[i] = room.unmask(i, found)
-    return answers
+    return signed, answers
 
 
 def games(rooms, seed, num_colluders, **setting):
@@ -526,11 +560,41 @@ def games(rooms, seed, num_colluders, **setting):
     other: what clients remember of it is taken from them.
     """
     rng, found = np.random.default_rng(seed), []
+    blocks = setting.get("blocks", PAIRS)
     for number in range(rooms):
-        room, colluders, made_up = hostile_room(rng, seed + number, num_colluders, **setting)
+        colluders = set(rng.permutation(len(blocks))[:num_colluders].tolist())
+        room, made_up = hostile_room(rng, seed + number, **setting)
         for _ in range(12):
-            answers = unmasked(rng, room, colluders | made_up)
-            found.append((parted(room, colluders, made_up, answers), bool(answers)))
+            _, answers = unmasked(rng, room, colluders | made_up)
+            found.append((parted([(room, made_up, answers)], colluders, blocks), bool(answers)))
+    return np.sum(found, axis=0).tolist()
+
+
+def long_games(count, seed, num_colluders, rounds=5, **setting):
+    """Play games of several rounds; return in how many mates are parted, and some answer twice.
+
+    Clients have pledges. The server may play a round number again, open another session and draw
+    the blocks again, and it replays keys, lists and signatures of the rounds before.
+    """
+    rng, found = np.random.default_rng(seed), []
+    blocks = setting.get("blocks", PAIRS)
+    for game in range(count):
+        colluders = set(rng.permutation(len(blocks))[:num_colluders].tolist())
+        pledges, played, sent, lists = [Pledge() for _ in blocks], [], [], []
+        for number in range(rounds):
+            changes = {"round_index": number - int(rng.random() < 0.1 and number > 0)}
+            if number > 0 and rng.random() < 0.25:
+                changes |= {"session": b"another", "blocks": rng.permutation(blocks)}
+            seeded = seed * 1000 + game * rounds + number
+            room, made_up = hostile_room(rng, seeded, pledges=pledges, old=sent,
+                                         **(setting | changes))  # fmt: skip
+            signed, answers = unmasked(rng, room, colluders | made_up, lists)
+            played.append((room, made_up, answers))
+            sent.append(room.sent)
+            for own in set(room.lists.values()):
+                lists.append((own, {j: signed[j] for j in signed if room.lists[j] == own}))
+        answered = sum(bool(answers) for _, _, answers in played) > 1
+        found.append((parted(played, colluders, blocks), answered))
     return np.sum(found, axis=0).tolist()
 
 
@@ -581,7 +645,7 @@ def test_blocks_merely_joined_in_a_sparse_graph_are_refused_and_would_be_parted(
     signed = {i: room.sign(i, survivors) for i, survivors in told.items()}
     answers = {i: room.unmask(i, {j: signed[j] for j in set(room.near(i)) & set(told) - {0, 1}})
                for i in told}  # fmt: skip
-    assert parted(room, set(), set(), answers)
+    assert parted([(room, set(), answers)], set(), setting["blocks"])
 
 
 @pytest.mark.parametrize("colluders", [{0}, {0, 1}])
@@ -601,7 +665,7 @@ def test_10_colluders_who_sign_both_lists(colluders):
         with contextlib.suppress(TooFewSurvivorsError):
             answers[i] = room.unmask(i, found)
     assert set(answers) == ({1, 2, 3} if colluders == {0} else {2, 3, 4, 5})
-    assert parted(room, colluders, set(), answers) == (colluders == {0, 1})
+    assert parted([(room, set(), answers)], colluders) == (colluders == {0, 1})
 
 
 def test_one_more_colluder_parts_mates():
@@ -617,3 +681,30 @@ def test_without_whole_blocks_mates_are_parted(monkeypatch):
 def test_without_signed_keys_mates_are_parted(monkeypatch):
     monkeypatch.setattr(Terms, "check", lambda *_: None)
     assert games(3, 0, 0)[0] > 0
+
+
+# --- games of several rounds
+
+
+def test_servers_that_replay_earlier_rounds_part_no_mates():
+    found, answered = long_games(4, 0, MOST["pairs"])
+    assert found == 0
+    assert answered > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pairs", "threes"])
+@pytest.mark.parametrize("colluders", [0, 1, 2])
+def test_thousands_of_rounds_with_replays_part_no_mates(name, colluders):
+    """100 games of five rounds for each setting: 3,000 rounds in all."""
+    found, answered = long_games(100, 100 + colluders, min(colluders, MOST[name]), **SETTINGS[name])
+    assert found == 0
+    assert answered > 10
+
+
+@pytest.mark.parametrize(("name", "seed"), [("check", 0), ("check_list", 2), ("lasting", 3)])
+def test_several_rounds_without_a_rule_part_mates(monkeypatch, name, seed):
+    """Without signatures, whole lists, or session and blocks in what is signed and kept."""
+    instead = property(lambda _: bytes(32)) if name == "lasting" else lambda *_: None
+    monkeypatch.setattr(Terms, name, instead)
+    assert long_games(4, seed, 0)[0] > 0
