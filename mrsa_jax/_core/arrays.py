@@ -25,6 +25,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.pictures import with_picture
 from mrsa_watch._base.errors import KNOWN, ConfigurationError, check_integer, require, shortened
 from mrsa_watch._base.html import brief
 from mrsa_watch._base.tables import require_array
@@ -274,10 +275,13 @@ def pytree(cls: type[_Value]) -> type[_Value]:
     """Make a frozen dataclass of a class, its fields leaves but for those that are static.
 
     It prints as `brief` does unless the class says how, or has `typed()`, which lists calls that
-    may have made it: a factory and its arguments each.
+    may have made it: a factory and its arguments each. Notebooks then show its fields too, and
+    where it has `_cells()` a picture.
     """
     own = as_typed if hasattr(cls, "typed") else brief
     cls.__repr__ = cls.__dict__.get("__repr__", own)  # type: ignore[method-assign]
+    if own is as_typed or hasattr(cls, "_cells"):
+        cls._repr_html_ = with_picture  # type: ignore[attr-defined]
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, repr=False)(cls))
 
 

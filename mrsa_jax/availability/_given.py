@@ -184,6 +184,10 @@ class Replay:
     repeats: Array
     is_random: Array
 
+    def _cells(self) -> np.ndarray:
+        """Rounds: a row each, of the clients online."""
+        return np.asarray(self.trace)
+
     def for_clients(self, num_clients: int) -> Replay:
         """Return the model itself.
 

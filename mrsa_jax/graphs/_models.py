@@ -30,6 +30,14 @@ from mrsa_watch._base.errors import check_integer, check_number, require
 # case of the complete graph, CCESA(n, p) that of G(n, p). p -> `connection_probability`.
 
 
+_MOST_SHOWN = 300  # clients
+
+
+def _one_graph(self: Any) -> np.ndarray | None:
+    """Who shares pads with whom, in one graph of it."""
+    return np.asarray(self.sample(jax.random.key(0))) if self.num_clients <= _MOST_SHOWN else None
+
+
 @pytree
 class Complete:
     """Everybody with everybody; built by `complete`.
@@ -39,6 +47,8 @@ class Complete:
     """
 
     num_clients: int = dataclasses.field(metadata={"static": True})
+
+    _cells = _one_graph
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the call that made it."""
@@ -63,6 +73,8 @@ class ErdosRenyi:
 
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
+
+    _cells = _one_graph
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the call that made it."""
@@ -153,6 +165,8 @@ class Harary:
 
     degree: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
+
+    _cells = _one_graph
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the call that made it."""
@@ -245,6 +259,8 @@ class RandomRegular:
 
     num_clients: int = dataclasses.field(metadata={"static": True})
     degree: int = dataclasses.field(metadata={"static": True})
+
+    _cells = _one_graph
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the call that made it."""
@@ -385,6 +401,8 @@ class OverBlocks:
 
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
     block_size: int = dataclasses.field(metadata={"static": True})
+
+    _cells = _one_graph
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the call that made it."""

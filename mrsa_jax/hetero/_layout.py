@@ -21,8 +21,9 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int
 
-from mrsa_jax._core.arrays import needs_values
+from mrsa_jax._core.arrays import as_typed, needs_values
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.pictures import with_picture
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.hetero._segments import (
     SCHEMES,
@@ -110,6 +111,19 @@ class SegmentLayout:
     dim: int
     modulus_rule: ModulusRule = "exact"
     modulus_bits: int | None = None
+
+    __repr__ = as_typed
+    _repr_html_ = with_picture
+
+    def typed(self) -> list[tuple[Any, ...]]:
+        """Return the calls that may have made it."""
+        sizes = [len(column) for column in self.columns]
+        rest = sizes, list(self.levels), self.dim
+        return [(segment_layout, scheme, *rest) for scheme in ("sc", "mc", "groups")]
+
+    def _cells(self) -> np.ndarray:
+        """Segments: a row each; groups of one colour are in one sum, grey ones by themselves."""
+        return np.asarray(self.matrix) + 1
 
     @property
     def num_participants(self) -> int:

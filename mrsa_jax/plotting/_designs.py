@@ -246,9 +246,7 @@ def plot_rounds(history: Any, *, block_size: int | None = None, ax: Axes | None 
 
 def rounds_chart(history: Any, block_size: int | None = None) -> Chart:
     """Return the picture of what happened in each round, as `plot_rounds` draws it."""
-    rows, alive = _matrix(history.participation), np.asarray(history.survivors)
-    cells = alive[:, 0].astype(np.uint8) + alive[:, 3]
-    cells = np.where(rows != 0, 3, cells).astype(np.uint8)
+    rows, cells = _matrix(history.participation), history._cells()
     kinds = (("", EMPTY), ("asked, lost before its input arrived", WARNING),
              ("input arrived, not in a sum", SHADES[0]), ("in the sum", SHADES[2]))  # fmt: skip
     made = int((rows != 0).any(axis=1).sum())

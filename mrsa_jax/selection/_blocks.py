@@ -86,6 +86,11 @@ class BlockSelection:
         modes = [(batch_partitioning, n, k, t, mode) for mode in ("uniform", "greedy")]
         return [*alone, (batch_partitioning, n, k, t), *modes]
 
+    def _cells(self) -> np.ndarray:
+        """Blocks: a row each, whose clients move together."""
+        size = int(self.block_size)
+        return np.eye(self.num_clients // size, dtype=np.uint8).repeat(size, axis=1)
+
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
         return SelectorState(zeros(self.num_clients, jnp.int32))

@@ -72,6 +72,13 @@ class LineSelection:
         """int32 scalar, K."""
         return self.lines_per_cohort * jnp.int32(self.members.shape[-1])
 
+    def _cells(self) -> np.ndarray:
+        """Lines: a row each, whose clients take part together."""
+        members = np.asarray(self.members)
+        table = np.zeros((len(members), self.num_clients + 1), np.uint8)
+        np.put_along_axis(table, members, 1, axis=1)
+        return table[:, :-1]
+
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and standard deviation of the size of a round's sum, exactly.
 

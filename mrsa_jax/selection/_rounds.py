@@ -25,6 +25,7 @@ from mrsa_jax._core.arrays import (
     quick_for_little,
     varying_like,
 )
+from mrsa_jax._core.pictures import with_picture
 from mrsa_jax._core.round_rules import (
     RoundRule,
     SplitPolicy,
@@ -37,7 +38,7 @@ from mrsa_jax._core.streams import Seed, Stream, as_key, round_key, trial_key
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
-from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.html import brief
 
 
 class RoundHistory(NamedTuple):
@@ -68,7 +69,13 @@ class RoundHistory(NamedTuple):
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
-        return telling(self)
+        return with_picture(self)
+
+    def _cells(self) -> np.ndarray:
+        """Rounds: a row each; asked and lost, arrived in vain, or in the sum."""
+        alive = np.asarray(self.survivors)
+        kinds = alive[..., 0, :].astype(np.uint8) + alive[..., 3, :]
+        return np.where(np.asarray(self.participation) != 0, np.uint8(3), kinds)
 
 
 def learnt_sums(

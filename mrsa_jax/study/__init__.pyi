@@ -1,6 +1,5 @@
 from . import attacks_on_models as attacks_on_models, attacks_on_sums as attacks_on_sums
 from ._attack_rows import SumsOfRounds as SumsOfRounds
-from ._by_hand import explore as explore
 from ._cite import cite as cite
 from ._commands import (
     AdviseConfig as AdviseConfig,
@@ -29,5 +28,6 @@ from ._run import check as check, run as run, run_and_save as run_and_save
 from ._store import open_study as open_study
 from ._study import compare as compare, from_histories as from_histories
 from ._summary import sentences as sentences, summarise as summarise
+from .advice._by_hand import explore as explore
 from .advice._run import advise as advise
 from .sweeps._engine import sweep as sweep

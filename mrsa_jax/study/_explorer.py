@@ -220,8 +220,6 @@ def _asked_charts(
     hue: str | None,
 ) -> list[Chart]:  # fmt: skip
     """Return a chart per facet: curves over an axis, marks that know their rows over all else."""
-    from mrsa_jax.study._report_sweep import sweep_chart
-
     x, y, facet = asked["x"], asked["y"], asked["facet"]
     charts = []
     for label, own in by_hue(table, None if facet == _NONE else facet):
@@ -229,7 +227,7 @@ def _asked_charts(
         if not rows[y].notna().any():
             continue
         if x in names:
-            chart = sweep_chart(results, rows, y, x, hue)
+            chart = _points.sweep_chart(results, rows, y, x, hue)
         else:
             chart = pair_chart(rows, x, y, hue, _points.words_of(rows, names, x, y))
         title = chart.title if facet == _NONE else f"{heading(facet)} {label}"

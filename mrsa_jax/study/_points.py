@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.plotting.chart import Chart
-from mrsa_jax.plotting.points import heading, pair_chart, shown_scale
+from mrsa_jax.plotting.points import (
+    QUANTITIES,
+    Quantity,
+    heading,
+    pair_chart,
+    points_chart,
+    shown_scale,
+)
 from mrsa_jax.study import _summary
 from mrsa_jax.study._config import DataConfig, PopulationConfig
 from mrsa_watch._base.html import number
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+_WIDE = 50.0  # an axis whose ends are this many times apart is logarithmic
 _PAIRS = (
     ("strong_privacy", "aggregation_cardinality"),
     ("hidden_among_worst", "aggregation_cardinality"),
@@ -70,6 +78,47 @@ def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[
         + f": {heading(x)} {number(a)}, {heading(y)} {number(b)}"
         for told, a, b in zip(own, *pairs, strict=True)
     ]
+
+
+def sweep_chart(
+    results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None
+) -> Chart:
+    """Return the chart of one quantity of a sweep; its caption says what it is pooled over."""
+    if x in columns_of(results, "seed"):  # no curve runs over them
+        table = table.assign(**{x: table[x].astype(str)})
+    values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
+    is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
+    own = QUANTITIES.get(name, Quantity())
+    title = own.title or heading(name).capitalize()
+    note = pooled_words(results, table, name, x, hue)
+    caption = f"{own.words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
+    chart = points_chart(table, name, x, hue, log="x" * bool(is_wide))
+    return dataclasses.replace(chart, title=title, caption=caption)
+
+
+def pooled_words(
+    results: xr.Dataset, table: pd.DataFrame, variable: str, x: str, hue: str | None
+) -> str:
+    """Say in a figure what its marks and its curves are means of; "" where of nothing."""
+    words = []
+    trials = results.sizes.get("trial", 1)
+    if trials > 1 and variable in results and "trial" in results[variable].dims:
+        words.append(f"points: {statistic(variable)} of {trials} trials")
+    shown = table[table[variable].notna()]
+    kept = [x] if hue is None else [x, hue]
+    over = [
+        f"{name.replace('_', ' ')} ({shown[name].nunique()})"
+        for name in point_columns(results)
+        if differs(shown, name, kept)
+    ]
+    if over:
+        words.append(f"mean and range over {', '.join(over)}")
+    return "; ".join(words)
+
+
+def differs(table: pd.DataFrame, name: str, others: list[str]) -> bool:
+    """Return whether a column has several values where others have one each."""
+    return name not in others and int(table.groupby(others)[name].nunique().max()) > 1
 
 
 def is_sweep(results: xr.Dataset) -> bool:

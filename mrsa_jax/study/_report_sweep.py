@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,10 @@ import numpy as np
 
 from mrsa_jax.plotting.chart import Chart, draw
 from mrsa_jax.plotting.points import (
-    QUANTITIES,
-    Quantity,
     accuracy_epsilon_chart,
     by_hue,
     check_columns,
     heading,
-    points_chart,
     shown_scale,
 )
 from mrsa_jax.study import _page, _points, _report
@@ -46,7 +42,6 @@ _CURVES = ("accuracy", "loss", "strong_privacy", "hidden_among_worst", "update_h
            "exposed_clients", "aggregation_cardinality", "fairness_gap",
            "epsilon_worst")  # fmt: skip
 _MOST_OTHERS = 6  # charts of quantities that no name is known for
-_WIDE = 50.0  # an axis whose ends are this many times apart is logarithmic
 _STATISTICS = ("seconds", "largest_rank", "guaranteed_privacy", "expected_cardinality")
 
 
@@ -68,54 +63,13 @@ def sweep_charts(
     others = [name for name in has if name not in given and not name.endswith(_EDGES)]
     others = [name for name in others if table[name].nunique() > 1] or others
     chosen = known or others[:_MOST_OTHERS]
-    found = {name: sweep_chart(results, table, name, x, hue) for name in chosen}
+    found = {name: _points.sweep_chart(results, table, name, x, hue) for name in chosen}
     if {"accuracy", "epsilon_worst", "epsilon_mean"} <= set(has):
         found = {"accuracy_epsilon": accuracy_epsilon_chart(table, hue)} | found
     return {name: chart for name, chart in found.items() if chart.lines}
 
 
 _EDGES = ("_lower", "_upper", "_count")
-
-
-def sweep_chart(
-    results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None
-) -> Chart:
-    """Return the chart of one quantity of a sweep; its caption says what it is pooled over."""
-    if x in _points.columns_of(results, "seed"):  # no curve runs over them
-        table = table.assign(**{x: table[x].astype(str)})
-    values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
-    is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
-    own = QUANTITIES.get(name, Quantity())
-    title = own.title or heading(name).capitalize()
-    note = pooled_words(results, table, name, x, hue)
-    caption = f"{own.words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
-    chart = points_chart(table, name, x, hue, log="x" * bool(is_wide))
-    return dataclasses.replace(chart, title=title, caption=caption)
-
-
-def pooled_words(
-    results: xr.Dataset, table: pd.DataFrame, variable: str, x: str, hue: str | None
-) -> str:
-    """Say in a figure what its marks and its curves are means of; "" where of nothing."""
-    words = []
-    trials = results.sizes.get("trial", 1)
-    if trials > 1 and variable in results and "trial" in results[variable].dims:
-        words.append(f"points: {_points.statistic(variable)} of {trials} trials")
-    shown = table[table[variable].notna()]
-    kept = [x] if hue is None else [x, hue]
-    over = [
-        f"{name.replace('_', ' ')} ({shown[name].nunique()})"
-        for name in _points.point_columns(results)
-        if differs(shown, name, kept)
-    ]
-    if over:
-        words.append(f"mean and range over {', '.join(over)}")
-    return "; ".join(words)
-
-
-def differs(table: pd.DataFrame, name: str, others: list[str]) -> bool:
-    """Return whether a column has several values where others have one each."""
-    return name not in others and int(table.groupby(others)[name].nunique().max()) > 1
 
 
 def over_seeds(
@@ -220,7 +174,7 @@ def default_axes(
         numbers = [name for name in others if table[name].dtype.kind in "iuf"]
         x = (numbers or others)[0]
     if hue is None:
-        own = [name for name in (*kinds, *free) if differs(table, name, [x])]
+        own = [name for name in (*kinds, *free) if _points.differs(table, name, [x])]
         hue = next((n for n in own if n in kinds or counts[n] <= _MOST_HUES), None)
     return x, hue
 
@@ -239,7 +193,9 @@ def plot_any(
     """
     check_columns(table, variable=variable, x=x, hue=hue)
     require(bool(table[variable].notna().any()), "variable", "must have values", variable)
-    return draw(sweep_chart(results, table, variable, *default_axes(results, table, x, hue)), ax=ax)
+    return draw(
+        _points.sweep_chart(results, table, variable, *default_axes(results, table, x, hue)), ax=ax
+    )
 
 
 def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:

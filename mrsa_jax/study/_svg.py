@@ -9,14 +9,13 @@ Nothing here imports matplotlib or JAX.
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mrsa_jax._core.pictures import png_address
 from mrsa_jax.plotting.chart import FEW, Cells, Chart, Line
 from mrsa_watch._base.html import number, shown, tidy
 
@@ -167,19 +166,15 @@ def _stretched(box: str, content: str) -> str:
 
 def _picture(chart: Chart, cells: Cells) -> str:
     """Return a picture of cells, a pixel each, with its key."""
-    from PIL import Image
-
     rows, columns = cells.values.shape
-    png, image = io.BytesIO(), Image.fromarray(cells.values, "P")
-    image.putpalette(bytes.fromhex("".join(colour[1:] for _, colour in cells.kinds)))
-    image.save(png, "PNG")
+    address = png_address(cells.values, [colour for _, colour in cells.kinds])
     along, down = (Scale.of(0.0, float(size), is_whole=True, is_tight=True)
                    for size in (columns, rows))  # fmt: skip
     edges = "".join(f"M{edge} 0V{rows}" for edge in cells.edges)
     drawing = (
         f'<image width="{columns}" height="{rows}" preserveAspectRatio="none" '
         f'style="image-rendering: pixelated" '
-        f'href="data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"/>'
+        f'href="{address}"/>'
         f'<path class="edge" d="{edges}"/>'
     )
     frame = _frame(along, Scale(down.high, down.low, down.ticks), chart)

@@ -135,7 +135,8 @@ def telling(value: Any) -> str:
     words = words() if callable(words) else words
     lines = "".join(f"<p>{tidy(shown(one, _MOST_BRIEF))}</p>" for one in words)
     rows = value._rows() if hasattr(value, "_rows") else _fields(value)
-    return card(getattr(value, "title", type(value).__name__), rows, note=Markup(lines))
+    title = repr(value) if hasattr(value, "typed") else type(value).__name__
+    return card(getattr(value, "title", title), rows, note=Markup(lines))
 
 
 def _fields(value: Any) -> list[tuple[str, str]]:
