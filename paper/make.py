@@ -9,6 +9,7 @@ line `%each section[names]: ...` is repeated for each entry, whose fields it nam
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import random
@@ -110,8 +111,59 @@ def training() -> dict[str, Any]:
         errors = [one["error"] for one in attack.scores if one["scheme"] == row["scheme"]]
         found[name] |= {"predicted": 1 - row["predicted_error"],
                         "attained": 1 - row["median_error"], "best": 1 - min(errors)}  # fmt: skip
+    blocks = results.isel(scheme=1)
+    own |= {"kappa": float(blocks.update_mates_correlation), "cap": float(blocks.update_mates_cap)}
     lags = first.correlation.to_numpy()[: own["rounds"] // 3]
     return own | {"schemes": found, "correlation": lags.tolist()}
+
+
+def one_norm() -> dict[str, Any]:
+    """Return the same of updates that are all clipped to one norm, of a model that has settled.
+
+    A training measures the drift of the last rounds, and a second one is attacked over them.
+    """
+    from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
+
+    own: dict[str, Any] = {"clients": 120, "cohort": 12, "T": 4, "warm_up": 150, "rounds": 150,
+                           "norm": 0.1, "rate": 0.1}  # fmt: skip
+    asked, digits = (own["clients"], own["cohort"]), mj.data.load("digits")
+    clients, model = mj.data.iid(0, digits, own["clients"]), mj.federated.logistic(10)
+    step = {"batch_size": 10, "clip_norm": own["norm"]}
+    found: dict[str, dict[str, Any]] = {}
+    for name, scheme, selector in (
+        ("random", "uniform", mj.selection.uniform(*asked)),
+        ("blocks", f"batch_partitioning:{own['T']}",
+         mj.selection.batch_partitioning(*asked, own["T"])),
+    ):  # fmt: skip
+        rounds = own["warm_up"] + own["rounds"]
+        history = mj.selection.rollout(0, selector, mj.availability.independent(0.0), rounds)
+        updates = mj.quantize.stochastic(2**16, 1.0)
+        training = mj.federated.Training(
+            model, clients, history[: own["warm_up"]],
+            mj.federated.local_sgd(model, own["rate"], **step),
+            mj.secagg.ring_average(updates, own["cohort"],
+                                   mj.federated.num_parameters(model, digits.input_shape),
+                                   fidelity="sets"),
+        )  # fmt: skip
+        start = mj.federated.train(0, training).parameters
+        drift = mj.federated.train(1, dataclasses.replace(
+            training, participation=history[own["warm_up"]:], initial_parameters=start,
+            measure_drift=True)).drift  # fmt: skip
+        memory, share = min(round(drift.memory, 4), 0.9999), round(drift.lasting, 2)
+        attack = mj.study.run(LeastSquaresConfig(
+            schemes=(scheme,), num_clients=own["clients"], cohort_size=own["cohort"],
+            rounds=own["rounds"], warm_up=own["warm_up"], learning_rate=own["rate"],
+            prior="mean", memory=memory, share=share, clip_norm=own["norm"],
+        ))  # fmt: skip
+        (row,) = attack.summary
+        found[name] = {
+            "label": name.capitalize(), "memory": memory, "share": share,
+            "predicted": 1 - row["predicted_error"], "attained": 1 - row["mean_error"],
+            "median": 1 - row["median_error"],
+            "best": 1 - min(one["error"] for one in attack.scores),
+        }  # fmt: skip
+    kappa, mates = drift.mates_correlation, own["T"]
+    return own | {"schemes": found, "kappa": kappa, "cap": (1 + (mates - 1) * kappa) / mates}
 
 
 def enforced() -> dict[str, Any]:
@@ -229,6 +281,7 @@ def numbers() -> dict[str, Any]:
     measured = training()
     told = {
         "version": mj.__version__, "certified": certified(), "drift": drift(), "training": measured,
+        "one_norm": one_norm(),
         "enforced": enforced(), "amplification": amplification(),
         "selectors": selectors(round(measured["memory"], 4), round(measured["share"], 2)),
     }  # fmt: skip
