@@ -249,10 +249,34 @@ def few_compiled_programs() -> Iterator[None]:
 
 # Tests of the middle tier, one a line: a file, a function, or one case of it.
 _LONG = frozenset((_ROOT / "tests" / "long.txt").read_text().split("\n")) - {""}
+_LONG_FILES = {name.partition("::")[0] for name in _LONG}
+_LONG_FUNCTIONS = {name.partition("[")[0] for name in _LONG}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--costs", action="store_true", help="fail where a default test is too dear")
+
+
+def _is_of_long_tier(config: pytest.Config) -> bool:
+    return config.option.markexpr.startswith("long and ")
+
+
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    """Spare the long tier to import files that hold nothing of it."""
+    if _is_of_long_tier(config) and collection_path.is_file():
+        file = collection_path.relative_to(_ROOT).as_posix()
+        return None if file in _LONG_FILES else True
+    return None
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str
+) -> list[pytest.Item] | None:
+    """Spare it, too, to make the cases of functions that are not of it."""
+    if _is_of_long_tier(collector.config) and isinstance(collector, pytest.Module):
+        names = {collector.nodeid, f"{collector.nodeid}::{name}"}
+        return None if names & _LONG_FUNCTIONS else []
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
