@@ -176,11 +176,26 @@ _RATE = re.compile(  # "12 a round", which nobody says
 )
 
 
-def test_rates_take_per() -> None:
-    """Outside what commands print."""
+_NOBODY_SPEAKS_SO = re.compile(  # what stood in the pages; each has a plainer word
+    r"\b(?:clients a sum|mean sum|of (?:yours|ours)|of (?:its|their|his) own|of your own[.,;:)|]"
+    r"|go(?:es)? on after|after (?:a|any) kills?|(?:go(?:es|ing)?|went|gone) on|for ever"
+    r"|(?:is|are|was|were|be) told|(?:says?|said|tells?|told) of|(?:says?|said) (?:so|which it is)"
+    r"|bears?|bearing|borne|own updates|as in (?:a|one) sum of|hidden worse"
+    r"|(?:of|for|among) so many|but for|in place of|beside|is sound|blanks"
+    r"|tak(?:es?|en) for granted|(?:from|since) which round on|since when|there (?:is|are)[.,;:]"
+    r"|must be left out|must come with|must not repeat|named once each|f[ae]lls? (?:apart|out)"
+    r"|(?:find|found|name)s? whom|whom (?:it|this|they|an?)|with commas|for good"
+    r"|who is in (?:it|them))(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def test_pages_are_in_english_that_people_speak() -> None:
+    """Outside what is typed or printed."""
     for name, text in PAGES.items():
-        prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        prose = re.sub(r"^```.*?^```$|`[^`]*`|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
         assert not _RATE.search(prose), f"{name}: {_RATE.search(prose)}"
+        assert not _NOBODY_SPEAKS_SO.search(prose), f"{name}: {_NOBODY_SPEAKS_SO.search(prose)}"
 
 
 def test_the_front_page_is_short_and_narrow() -> None:

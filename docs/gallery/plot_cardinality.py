@@ -1,4 +1,4 @@
-"""Clients in a mean sum, after each round, and what Theorem 1 expects."""
+"""Mean clients per round, after each round, and what Theorem 1 expects."""
 
 import mrsa_jax as mj
 

@@ -1,4 +1,4 @@
-"""Families of lines: weak T, hidden among, strong T and the mean sum of each."""
+"""Families of lines: weak T, hidden among, strong T and mean clients per round of each."""
 
 import mrsa_jax as mj
 

@@ -1,4 +1,4 @@
-"""From which round on the sums give single updates away."""
+"""From which round the sums reveal single updates."""
 
 import mrsa_jax as mj
 

@@ -1,4 +1,4 @@
-"""As in one sum of how many clients the worst client is hidden, after each round."""
+"""Among how many clients the worst client is hidden, after each round."""
 
 import mrsa_jax as mj
 

@@ -1,4 +1,4 @@
-"""How well a shift of one client can be told: the formula, and the best test played."""
+"""How well a shift of one client can be detected: the formula, and the best test played."""
 
 import tempfile
 

@@ -1,4 +1,4 @@
-"""Strong T against the mean number of clients in a sum, with intervals of your own."""
+"""Strong T against mean clients per round, with your own intervals."""
 
 import pandas as pd
 
