@@ -20,6 +20,7 @@ from mrsa_jax.bench._selection import peer_of
 from mrsa_jax.selection._registry import Scheme
 from mrsa_jax.study._trial import analyse
 from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of
+from mrsa_jax.study.sweeps._engine import computed as computed_of
 
 _SCHEMES = [
     "uniform",
@@ -48,8 +49,6 @@ def _planned(rounds: int, trials: int, num_rates: int) -> Plan:
 
 
 def _measure(plan: Plan, repeats: int) -> Measurement:
-    runner = plan.sweep.kind.runner()
-
     def stored() -> Any:
         with tempfile.TemporaryDirectory() as folder:
             own = dataclasses.replace(plan.sweep, out=pathlib.Path(folder) / "store")
@@ -58,9 +57,7 @@ def _measure(plan: Plan, repeats: int) -> Measurement:
     def computed() -> dict[int, dict[str, np.ndarray]]:
         found: dict[int, dict[str, np.ndarray]] = {}
         for task in plan.tasks():
-            configs = [plan.points[number].config for number in task]
-            results = runner.run(configs, plan.machine, False, plan.together[task[0]])
-            found.update(zip(task, results, strict=True))
+            found.update(zip(task.numbers, computed_of(plan, task), strict=True))
         return found
 
     def check(results: Any, apart: dict[int, dict[str, np.ndarray]]) -> None:

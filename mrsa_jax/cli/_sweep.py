@@ -48,7 +48,7 @@ class SweepCommand:
 
       mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
       mrsa-jax sweep study.toml               # run it; run it again after a kill; or twice at once
-      mrsa-jax sweep study.toml --recompute   # again what a changed plugin, file or version made
+      mrsa-jax sweep study.toml --reuse DIR   # what another sweep has is not computed again
       mrsa-jax sweep study.toml --workers 2   # in processes of their own (extra: dask)
       mrsa-jax sweep study.toml --scheduler tcp://host:8786
 
@@ -86,9 +86,8 @@ class SweepCommand:
     """Print what was done as JSON on standard output."""
     overwrite: bool = False
     """Replace another study in DIR, or start this one anew."""
-    recompute: bool = False
-    """Compute points again that another plugin, replaced file or version of the package has made;
-    they are refused otherwise."""
+    reuse: Folder = None
+    """Folder of another sweep: points that it has are taken from there."""
 
 
 def run_sweep_command(command: SweepCommand) -> int:
@@ -99,7 +98,7 @@ def run_sweep_command(command: SweepCommand) -> int:
         sweep,
         out=command.out or sweep.out,
         overwrite=overwrites,
-        recompute=command.recompute,
+        reuse=command.reuse,
     )
     _check(command)
     use_compile_cache()

@@ -101,6 +101,7 @@ def rollout_many(
     *,
     mesh: Mesh | None = None,
     width: int = 1,
+    first: int = 0,
 ) -> Bool[np.ndarray, "cells trials rounds clients"]:
     """Return who took part under many configurations, all of one program.
 
@@ -114,6 +115,7 @@ def rollout_many(
             the same to the bit. With devices of several processes all must make this call.
         width: Make the program for this many configurations if there are fewer, so that lists of
             different lengths share one; what is computed in vain is dropped.
+        first: As for `rollout_trials`.
 
     Returns:
         bool[cells, B, J, N]; entry c equals `rollout_trials` of configuration c.
@@ -140,21 +142,22 @@ def rollout_many(
     rounds, trials = checked[0][0], check_size(num_trials, "num_trials")
     check_size(width, "width")
     schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
-    first = program_of(schemes[0])
+    start = check_integer(first, "first", 0, 2**31 - trials)
+    program = program_of(schemes[0])
     rule = "must all be of one program: of one class, with the same sizes"
-    same = all(program_of(one) == first for one in schemes[1:])
+    same = all(program_of(one) == program for one in schemes[1:])
     require(same, "selectors", rule)
     keys = [as_key(seed) for seed in seeds]
     over = checked_mesh(mesh)
     if over is None and all(map(runs_loops, keys, *zip(*schemes, strict=True))):
         return np.stack([
-            np.asarray(history_by_loops(key, *scheme, rounds, trials, 0))
+            np.asarray(history_by_loops(key, *scheme, rounds, trials, start))
             for key, scheme in zip(keys, schemes, strict=True)
         ])  # fmt: skip
     num_clients = selectors[0].num_clients
     together = at_once("selection", 4 * num_clients * trials)
     if over is not None or together == 1:
-        own = (rounds, trials, num_clients, over)
+        own = (rounds, trials, num_clients, over, start)
         parts = [
             _gathered(_rollout._in_chunks(_rollout._roll_chunk, key, scheme, *own))
             for key, scheme in zip(keys, schemes, strict=True)
@@ -162,7 +165,7 @@ def rollout_many(
         return np.stack(parts)
     what = f"configurations of {trials:,} trials of {rounds:,} rounds with {num_clients:,} clients"
     return within_memory(
-        lambda size: _stacked(keys, schemes, rounds, trials, size),
+        lambda size: _stacked(keys, schemes, rounds, range(start, start + trials), size),
         min(together, max(width, count)),
         "num_trials",
         what,
@@ -170,10 +173,10 @@ def rollout_many(
 
 
 def _stacked(
-    keys: list[Array], schemes: list[tuple[Any, Any]], rounds: int, trials: int, size: int
+    keys: list[Array], schemes: list[tuple[Any, Any]], rounds: int, trials: range, size: int
 ) -> np.ndarray:
     """Run several configurations in each call, all calls of one size, the last filled up."""
-    indices = jnp.arange(trials, dtype=jnp.uint32)
+    indices = jnp.arange(trials.start, trials.stop, dtype=jnp.uint32)
 
     def one(start: int) -> np.ndarray:
         own = [min(start + i, len(keys) - 1) for i in range(size)]

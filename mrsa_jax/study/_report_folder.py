@@ -207,7 +207,7 @@ def _policies(content: Mapping[str, Any]) -> str:
     return data_table(("Then", "T", "Hidden", "Mean sum", "No sum"), rows, caption)
 
 
-_SCHEMA = 1
+_SCHEMAS = (1, 2)  # the second is that of sweeps
 _MANIFEST = "study.json"
 
 
@@ -287,9 +287,9 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
     manifest = read_json(folder / _MANIFEST)
     if manifest is None:
         raise ConfigurationError(_no_study(folder))
-    if manifest.get("schema") != _SCHEMA:
+    if manifest.get("schema") not in _SCHEMAS:
         raise ConfigurationError(
-            f"`folder` must hold results of schema {_SCHEMA}; got {manifest.get('schema')!r} in "
+            f"`folder` must hold results of schema 1 or 2; got {manifest.get('schema')!r} in "
             f"{str(folder)!r}, written by mrsa_jax {_version(manifest)}"
         )
     if (folder / "scores.json").is_file():

@@ -96,6 +96,9 @@ class Runner(Protocol):
         """Compute points of one group; give each one's variables, in order.
 
         There are at most `together` of them. A program whose shapes depend on how many it
-        computes is made for that many, so that a shorter list compiles nothing new.
+        computes is made for that many, so that a shorter list compiles nothing new. A runner whose
+        points are trials also takes `first`, the number of the first of them; one whose results
+        are of all trials together has `joined`, which makes one result of two that follow each
+        other.
         """
         ...

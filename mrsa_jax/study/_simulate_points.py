@@ -269,14 +269,16 @@ def run(
     kept: Collection[str],
     together: int,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    first: int = 0,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Roll points of one program out together and analyse each.
+    """Roll points of one program out together and analyse each, from a `first` trial on.
 
     `progress` is told of (trials analysed, trials) of each point.
     """
     if _rule(configs[0]) is not None:
         for config in configs:
-            yield _with_losses(config, kept, progress)
+            yield _with_losses(config, kept, progress, first)
         return
 
     def analyse(config: SimulateConfig, history: np.ndarray) -> dict[str, np.ndarray]:
@@ -284,7 +286,7 @@ def run(
         updates = _updates(config, ((own, np.arange(config.rounds)) for own in history))
         return known_of(_trial.analyse(history, progress, at_end=at_end), kept, updates)
 
-    for config, cohorts in zip(configs, _histories(configs, machine, together), strict=True):
+    for config, cohorts in zip(configs, _histories(configs, machine, together, first), strict=True):
         own = functools.partial(analyse, config)
         found = _on_all_hosts(own, _trial.learnt_sums(cohorts))
         online = _build.build_online(config.seed, config.population)
@@ -303,7 +305,7 @@ def _updates(
 
 
 def _histories(
-    configs: Sequence[SimulateConfig], machine: Machine, together: int
+    configs: Sequence[SimulateConfig], machine: Machine, together: int, first: int
 ) -> Iterable[np.ndarray]:
     """Return whom the server asks in the trials of each point, bool[B, J, N]."""
     seeds = [config.seed for config in configs]
@@ -311,8 +313,8 @@ def _histories(
     sizes, mesh = (configs[0].rounds, configs[0].trials), _mesh(machine)
     if together == 1 and mesh is None:  # in whatever form is best for one
         own = zip(seeds, *schemes, strict=True)
-        return (np.asarray(selection.rollout_trials(*one, *sizes)) for one in own)
-    return selection.rollout_many(seeds, *schemes, *sizes, mesh=mesh, width=together)
+        return (np.asarray(selection.rollout_trials(*one, *sizes, first=first)) for one in own)
+    return selection.rollout_many(seeds, *schemes, *sizes, mesh=mesh, width=together, first=first)
 
 
 def _mesh(machine: Machine) -> Any:
@@ -343,11 +345,14 @@ def _on_all_hosts(
 
 
 def _with_losses(
-    config: SimulateConfig, kept: Collection[str], progress: Callable[[int, int], None] | None
+    config: SimulateConfig,
+    kept: Collection[str],
+    progress: Callable[[int, int], None] | None,
+    first: int,
 ) -> dict[str, np.ndarray]:
     """Play rounds in which clients are lost."""
     online, rates = _build.build_online(config.seed, config.population)
-    played = lossy_trials(config, _selector(config), online, _rule(config))
+    played = lossy_trials(config, _selector(config), online, _rule(config), first)
     updates = _updates(config, map(selection.learnt_rows, _trial.each_trial(played)))
     history = _trial.analyse_played(played, progress, at_end=TRAJECTORIES not in kept)
     found = known_of(history, kept, updates)

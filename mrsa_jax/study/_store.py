@@ -261,32 +261,28 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     Raises:
         ConfigurationError: If the folder holds no complete study of a known schema.
     """
-    import xarray as xr
-
-    from mrsa_jax.study import _accessor
+    from mrsa_jax.study import _accessor, _view
     from mrsa_jax.study._accessor import find_schemes
 
     is_path = isinstance(path, str | os.PathLike)
     require(is_path, "path", "must be the folder of a study", path)
     folder = pathlib.Path(path)
     manifest = read_json(folder / _MANIFEST)
-    if manifest is None or not (folder / _STORE).is_dir():
+    is_sweep = manifest is not None and manifest.get("schema") == _view.SCHEMA
+    if manifest is None or not (is_sweep or (folder / _STORE).is_dir()):
         half = unfinished_run(folder) is not None
         hint = ", whose run is not complete: --resume continues it" if half else ""
         raise ConfigurationError(f"`path` must be the folder of a study; got {str(folder)!r}{hint}")
-    if manifest.get("schema") != _SCHEMA:
+    if manifest.get("schema") not in (_SCHEMA, _view.SCHEMA):
         raise ConfigurationError(
-            f"`path` must hold a study of schema {_SCHEMA}; got {manifest.get('schema')!r}"
+            f"`path` must hold a study of schema {_SCHEMA} or {_view.SCHEMA}; got "
+            f"{manifest.get('schema')!r}"
         )
     _accessor.register()
-    results = xr.open_zarr(
-        folder / _STORE,
-        chunks=None,  # the same with dask and without
-        consolidated=False,
-        zarr_format=2,
-        # numbers without a value are nan, which no mean takes in
-        mask_and_scale={"done": False, "label": False},
-    )
+    if is_sweep:
+        results = _view.View(folder, manifest).opened()
+    else:
+        results = _view.open_arrays(folder / _STORE)
     return find_schemes(results).assign_attrs({k: json.loads(v) for k, v in results.attrs.items()})
 
 

@@ -82,10 +82,11 @@ def _lossy_rounds(
 
 
 def lossy_trials(
-    config: SimulateConfig, selector: selection.Selector, available: Any, rule: Any
+    config: SimulateConfig, selector: selection.Selector, available: Any, rule: Any, first: int
 ) -> selection.RoundHistory:
     """Roll trials out in whose rounds clients are lost; NumPy arrays, without keys."""
-    rounds = _lossy_rounds(config, selector, available, rule, num_trials=config.trials)
+    own = {"num_trials": config.trials, "first": first}
+    rounds = _lossy_rounds(config, selector, available, rule, **own)
     played: selection.RoundHistory = jax.device_get(rounds._replace(assignment_keys=None))
     return played
 

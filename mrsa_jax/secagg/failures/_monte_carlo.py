@@ -116,6 +116,7 @@ def failure_rates(
     chunk_size: int | np.integer | None = None,
     progress: Progress | None = None,
     mesh: Mesh | None = None,
+    first: int | np.integer = 0,
 ) -> FailureRates:
     """Return how often a round of CCESA(n, p) is unreliable or not private, by simulation.
 
@@ -133,6 +134,7 @@ def failure_rates(
             accelerator, and half if its memory does not hold that. Results do not depend on it.
         progress: Called as `progress(done, num_trials)` after each chunk.
         mesh: Devices of one axis that the rounds are dealt out to; the counts are the same.
+        first: Number of the first trial: counts of ranges that follow each other add up.
 
     Returns:
         Rates with Clopper-Pearson 95 % intervals. New values of p, q and t compile nothing new.
@@ -160,7 +162,7 @@ def failure_rates(
     require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
     limits = thresholds_of(t, "t", n)
     steps = independent_steps(losses)
-    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
+    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh, first)
 
 
 @needs_values
@@ -174,6 +176,7 @@ def failure_rates_of(
     chunk_size: int | np.integer | None = None,
     progress: Progress | None = None,
     mesh: Mesh | None = None,
+    first: int | np.integer = 0,
 ) -> FailureRates:
     """Return how often a round over any graph, with any losses, is unreliable or not private.
 
@@ -186,6 +189,7 @@ def failure_rates_of(
         chunk_size: Rounds held at once. Results do not depend on it.
         progress: Called as `progress(done, num_trials)` after each chunk.
         mesh: As for `failure_rates`.
+        first: As for `failure_rates`.
 
     Returns:
         As `failure_rates`, which is the case of an Erdős–Rényi graph with independent losses.
@@ -209,7 +213,7 @@ def failure_rates_of(
     shape = () if rates is None else tuple(rates.shape[1:])
     rule = f"must be for the graph's {graph.num_clients} clients"
     require(shape in ((), (graph.num_clients,)), "steps", rule, f"{shape} rates")
-    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
+    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh, first)
 
 
 def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
@@ -227,12 +231,14 @@ def _count(
     chunk_size: Any,
     progress: Any,
     mesh: Any,
+    first: Any,
 ) -> FailureRates:
     """Simulate and count, chunk by chunk."""
     over = checked_mesh(mesh)
     devices = 1 if over is None else over.size
     key = as_key(seed)
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
+    begin = check_integer(first, "first", 0, 2**32 - 1 - trials)
     in_loops = over is None and _judging.is_compiled(graph, steps)
     chunk = devices * _judging.default_chunk(graph.num_clients, in_loops)
     if chunk_size is not None:
@@ -242,16 +248,16 @@ def _count(
     def counted(chunk: int) -> FailureRates:
         bytes_seen = np.zeros(256, np.int64)
         survivors, too_few = 0, 0
-        for first in range(0, trials, chunk):
-            count = min(chunk, trials - first)
+        for done in range(0, trials, chunk):
+            count = min(chunk, trials - done)
             verdicts, sums = _judging.judge_trials(
-                graph, steps, limits, key, first, count, -(-chunk // devices) * devices, over
+                graph, steps, limits, key, begin + done, count, -(-chunk // devices) * devices, over
             )
             bytes_seen += np.bincount(verdicts, minlength=256)
             survivors += int(sums.sum(dtype=np.int64))
             too_few += int((sums < FEWEST_IN_A_SUM).sum())
             if progress is not None:
-                progress(first + count, trials)
+                progress(done + count, trials)
         return _summary(bytes_seen, trials, survivors, too_few)
 
     what = f"judging rounds of {graph.num_clients:,} clients"

@@ -17,6 +17,7 @@ from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg.failures import RareRate
+from mrsa_jax.secagg.failures._monte_carlo import Rate
 from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._config import secret_seed
 from mrsa_jax.study._findings import Findings
@@ -179,6 +180,7 @@ RATES = {
     "unmaskable": "CCESA's Appendix F attack could unmask somebody",
     "too_few": "fewer than two inputs",
 }
+_ENDS = {"rate": "Share", "lower": "Lower end", "upper": "Upper end"}
 BOUNDS = (
     "unreliable_theorem_5",
     "unreliable_union",
@@ -212,15 +214,16 @@ def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
 
 
 def counted(
-    setting: Setting, progress: Callable[[int, int], None] | None = None
+    setting: Setting, progress: Callable[[int, int], None] | None = None, first: int = 0
 ) -> secagg.failures.FailureRates:
     """Count the failures of as many rounds as the setting says."""
     config = setting.config
     assert config.trials is not None  # checked with the other settings
     steps = availability.independent_steps(config.step_dropout_rate)
     return secagg.failure_rates_of(
-        config.seed, setting.graph, steps, setting.threshold, config.trials, progress=progress
-    )
+        config.seed, setting.graph, steps, setting.threshold, config.trials,
+        progress=progress, first=first,
+    )  # fmt: skip
 
 
 def check_risk(setting: Setting) -> None:
@@ -331,7 +334,7 @@ def variables(configs: Sequence[SecaggConfig], kept: Collection[str]) -> dict[st
     found: dict[str, Variable] = {}
     for name, text in RATES.items():
         found[f"{name}_count"] = Variable((), "int64", "rounds", f"Rounds that are {text}")
-        for part, what in (("rate", "Share"), ("lower", "Lower end"), ("upper", "Upper end")):
+        for part, what in _ENDS.items():
             words = f"{what} of rounds that are {text}"
             found[f"{name}_{part}"] = Variable((), "float64", "1", words)
     words = "Clients whose padded input arrives, on average"
@@ -356,12 +359,17 @@ def memory_bytes(config: SecaggConfig, machine: Machine, count: int) -> int:
 
 
 def run(
-    configs: Sequence[SecaggConfig], machine: Machine, kept: Collection[str], together: int
+    configs: Sequence[SecaggConfig],
+    machine: Machine,
+    kept: Collection[str],
+    together: int,
+    *,
+    first: int = 0,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Count the failures of each point."""
+    """Count the failures of each point, from a `first` round on."""
     for config in configs:
         setting = Setting.of(config)
-        rates = counted(setting)
+        rates = counted(setting, first=first)
         found: dict[str, Any] = {
             "mean_survivors": rates.mean_survivors,
             "threshold_used": setting.threshold,
@@ -369,7 +377,22 @@ def run(
         }
         for name in RATES:
             rate = getattr(rates, name)
-            for part in ("count", "rate", "lower", "upper"):
-                found[f"{name}_{part}"] = getattr(rate, part)
+            found |= {f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)}
         found |= {f"log10_{name}": value for name, value in log10_bounds(setting).items()}
         yield {name: np.asarray(value) for name, value in found.items()}
+
+
+def joined(
+    parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]], trials: tuple[int, int]
+) -> dict[str, np.ndarray]:
+    """Return a point's failures in two ranges of rounds together, each of so many rounds."""
+    found: dict[str, Any] = dict(parts[1])
+    total = sum(trials)
+    for name in RATES:
+        rate = Rate.of(int(sum(part[f"{name}_count"] for part in parts)), total)
+        found |= {f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)}
+    arrived = sum(
+        round(float(part["mean_survivors"]) * count)
+        for part, count in zip(parts, trials, strict=True)
+    )
+    return {n: np.asarray(own) for n, own in (found | {"mean_survivors": arrived / total}).items()}

@@ -86,7 +86,7 @@ class Sweep:
         axes: Directions, in the order of the file.
         out: Folder of the results.
         overwrite: Whether to replace another study there.
-        recompute: Whether to compute points again that other code or files have made.
+        reuse: Folder of another sweep, whose points are taken where they are the same.
         skip_impossible: Leave cells that make no sense empty instead of refusing the sweep.
         trajectories: Keep what there is after each round, too.
         keep: Names of what else to keep of who took part.
@@ -98,7 +98,7 @@ class Sweep:
     axes: tuple[Axis, ...]
     out: pathlib.Path
     overwrite: bool = False
-    recompute: bool = False
+    reuse: pathlib.Path | None = None
     skip_impossible: bool = False
     trajectories: bool = False
     keep: tuple[str, ...] | None = None

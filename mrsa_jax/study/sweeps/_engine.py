@@ -6,25 +6,26 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study import _store
-from mrsa_jax.study._config import studied, to_dict
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn
+from mrsa_jax.study._records import Index
 from mrsa_jax.study._run_folder import changes, digest_of_file, made_by
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
+from mrsa_jax.study._view import CELL
 from mrsa_jax.study.sweeps._axes import Point, Sweep, load_sweep, sweep_of
+from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identity, identity
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
-from mrsa_watch._base.errors import ConfigurationError, OutputExistsError, check_count, require
+from mrsa_watch._base.errors import ConfigurationError, check_count, require
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,10 +47,22 @@ class Group:
     together: int
     memory_bytes: int
 
-    def tasks(self) -> Iterator[tuple[int, ...]]:
-        """Return the points that are computed in one go."""
-        for start in range(0, len(self.numbers), self.together):
-            yield self.numbers[start : start + self.together]
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Trials of some points of one group, computed in one go.
+
+    Attributes:
+        numbers: Of the points.
+        first: Of the trials.
+        count: Of the trials.
+        together: How many points the program is made for.
+    """
+
+    numbers: tuple[int, ...]
+    first: int
+    count: int
+    together: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,21 +72,21 @@ class Plan:
     Attributes:
         sweep: It.
         machine: What it may use.
-        points: By number, the possible ones.
-        same: For the number of each possible point, that of the first with the same settings.
-        made_by: For each of these first ones, what it depends on beside its settings.
-        impossible: The others, which are left empty.
-        groups: Points by the program that computes them, each setting once.
+        cells: What each cell is to show: key and trials.
+        points: The different ones that are possible, by the number of their first cell.
+        identities: What each of them is.
+        impossible: Cells that are left empty.
+        groups: Points by the program that computes them.
         variables: What each point has.
         inner: Lengths of the dimensions within a point.
-        store_bytes: Size of the store before compression.
+        store_bytes: Size of the results before compression.
     """
 
     sweep: Sweep
     machine: Machine
+    cells: np.ndarray
     points: dict[int, Point]
-    same: dict[int, int]
-    made_by: dict[int, dict[str, str]]
+    identities: dict[int, Identity]
     impossible: tuple[Point, ...]
     groups: tuple[Group, ...]
     variables: dict[str, Any]
@@ -104,36 +117,85 @@ class Plan:
         return memory_words(processes * self.memory_bytes, "grid", name, reduce)
 
     @functools.cached_property
-    def twins(self) -> dict[int, list[int]]:
-        """For each computed point, all cells that it fills."""
-        found: dict[int, list[int]] = {}
-        for number, first in self.same.items():
-            found.setdefault(first, []).append(number)
+    def num_cells(self) -> dict[int, int]:
+        """For each point, how many cells show it."""
+        counts = collections.Counter(self.cells["key"].tolist())
+        return {n: counts[own.key.encode()] for n, own in self.identities.items()}
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether points are a number of trials, to which more can be added."""
+        return self.sweep.kind.name in RANGED
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a record of several trials says something of all of them together."""
+        return "trial" not in self.inner
+
+    def trials(self, number: int) -> int:
+        """Return how many trials a point has."""
+        return int(self.points[number].config.trials) if self.is_ranged else 1
+
+    def config(self, task: Task, number: int) -> Any:
+        """Return the settings of a point with the trials of a task."""
+        config = self.points[number].config
+        return dataclasses.replace(config, trials=task.count) if self.is_ranged else config
+
+    def tasks(self, store: SweepStore | None = None) -> list[Task]:
+        """Return what is to be computed, group by group: all of it, or what a store lacks."""
+        found = []
+        for group in self.groups:
+            ranges: dict[tuple[int, int], list[int]] = {}
+            for number in group.numbers:
+                first, end = self.there(store, number), self.trials(number)
+                if first < end:
+                    ranges.setdefault((first, end - first), []).append(number)
+            for (first, count), own in ranges.items():
+                found += [
+                    Task(tuple(own[i : i + group.together]), first, count, group.together)
+                    for i in range(0, len(own), group.together)
+                ]
         return found
 
-    def tasks(self) -> list[tuple[int, ...]]:
-        """Return all points in the order in which they are computed, group by group."""
-        return [task for group in self.groups for task in group.tasks()]
+    def there(self, store: SweepStore | None, number: int) -> int:
+        """Return how many trials of a point a store has, from the first on without a gap."""
+        if store is None:
+            return 0
+        trials = self.trials(number)
+        parts = store.parts(self.identities[number].key, trials, whole=self.is_whole)
+        return min(parts[-1].end, trials) if parts else 0
 
-    def of_task(self, task: Sequence[int]) -> Plan:
+    def changed(self, index: Index) -> list[str]:
+        """Say since when points that are there with the same settings have to be computed anew."""
+        before = {own.settings: own for records in index.records.values() for own in records}
+        counts: collections.Counter[str] = collections.Counter()
+        for own in self.identities.values():
+            old = before.get(own.settings)
+            if old is not None and own.key not in index.records:
+                words = changes(json.loads(old.made_by), own.made_by)
+                code = [one for one in words if not one.startswith("mrsa_jax is")]
+                reasons = COMPUTES_ALIKE.get(self.sweep.kind.name, ())[-1:]
+                counts["; ".join(code or (*words, *reasons)) or "the platform is another"] += 1
+        return [
+            f"{words} since {counted(count, 'point')} {'was' if count == 1 else 'were'} computed: "
+            f"{'it is' if count == 1 else 'they are'} computed anew"
+            for words, count in counts.items()
+        ]
+
+    def of_task(self, task: Task) -> Plan:
         """Return the plan of some points of one group alone, small enough to send."""
         return dataclasses.replace(
             self,
-            points={number: self.points[number] for number in task},
-            same={cell: number for number in task for cell in self.twins[number]},
-            made_by={number: self.made_by[number] for number in task},
+            points={number: self.points[number] for number in task.numbers},
+            identities={number: self.identities[number] for number in task.numbers},
+            cells=self.cells[:0],
             impossible=(),
-            groups=(Group(tuple(task), self.together[task[0]], 0),),
+            groups=(Group(task.numbers, task.together, 0),),
         )
-
-    @functools.cached_property
-    def together(self) -> dict[int, int]:
-        """How many of its group are computed in one go with each point, where all are missing."""
-        return {number: group.together for group in self.groups for number in group.numbers}
 
     def open_store(self) -> SweepStore:
         """Lay the store out, or open it where it is."""
-        return SweepStore.create(self.sweep, self.variables, self.inner)
+        return SweepStore.create(self.sweep, self.cells, self.variables, self.inner)
 
     def check_unchanged(self, numbers: Sequence[int]) -> None:
         """Check that code and files are here what they were where the sweep was planned.
@@ -142,7 +204,8 @@ class Plan:
             ConfigurationError: Naming what differs.
         """
         for number in numbers:
-            changed = changes(self.made_by[number], made_by(self.points[number].config))
+            before, now = self.identities[number].made_by, made_by(self.points[number].config)
+            changed = changes(before, now)
             if changed:
                 raise ConfigurationError(
                     "`out` must be filled by one state of code and files, also on every worker; "
@@ -164,49 +227,62 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     """
     machine = machine or Machine()
     runner: Runner = sweep.kind.runner()
-    good: dict[int, Point] = {}
-    bad: list[Point] = []
+    digest = functools.cache(digest_of_file)
+    cells = np.zeros(sweep.size, CELL)
+    points: dict[int, Point] = {}
+    identities: dict[int, Identity] = {}
     first: dict[str, int] = {}
-    same: dict[int, int] = {}
-    groups: dict[Any, list[int]] = {}
+    bad: list[Point] = []
     for number, point in enumerate(sweep.points()):
         if not point.problem:
-            key = json.dumps(studied(to_dict(point.config)), sort_keys=True, default=str)
+            own = identity(sweep.kind, point.config, digest)
+            trials = getattr(point.config, "trials", 1) if sweep.kind.name in RANGED else 1
+            same = first.get(own.key)
             try:
-                if key not in first:
-                    groups.setdefault(runner.group_of(point.config), []).append(number)
+                if same is None:
+                    runner.group_of(point.config)
+                    first[own.key], points[number], identities[number] = number, point, own
+                elif trials > getattr(points[same].config, "trials", trials):
+                    points[same] = dataclasses.replace(points[same], config=point.config)
             except ConfigurationError as error:  # shows only when its schemes are built
                 point = Point(point.index, None, str(error))
-            else:
-                good[number] = point
-                same[number] = first.setdefault(key, number)
+                own = dataclasses.replace(own, key="")
+            cells[number] = own.key, own.settings, trials
         if point.problem:
             bad.append(point)
-    _check_possible(sweep, good, bad)
-    configs = [point.config for point in good.values()]
-    digest = functools.cache(digest_of_file)
-    made = {n: made_by(good[n].config, digest) for numbers in groups.values() for n in numbers}
+    _check_possible(sweep, len(points), bad)
+    configs = [point.config for point in points.values()]
     variables = runner.variables(configs, sweep.kept)
     for name in sweep.keep or ():
         rule = f"must name what points of {sweep.kind.name} can have"
         require(name in variables, "keep", f"{rule}: {', '.join(DETAILS)} of who took part", name)
     inner = runner.sizes(configs)
-    sized = []
-    for numbers in groups.values():
-        config = good[numbers[0]].config
-        tasks = -(-len(numbers) // runner.together(config, machine))
-        count = -(-len(numbers) // tasks)  # tasks of about one size
-        sized.append(Group(tuple(numbers), count, runner.memory_bytes(config, machine, count)))
     each = sum(
         np.dtype(one.dtype).itemsize * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
         for one in variables.values()
     )
-    size = each * sweep.size
-    return Plan(sweep, machine, good, same, made, tuple(bad), tuple(sized), variables, inner, size)
+    return Plan(
+        sweep, machine, cells, points, identities, tuple(bad), _grouped(runner, points, machine),
+        variables, inner, each * sweep.size,
+    )  # fmt: skip
 
 
-def _check_possible(sweep: Sweep, good: dict[int, Point], bad: Sequence[Point]) -> None:
-    if not bad or (sweep.skip_impossible and good):
+def _grouped(runner: Any, points: dict[int, Point], machine: Machine) -> tuple[Group, ...]:
+    """Return points by the program that computes them."""
+    groups: dict[Any, list[int]] = {}
+    for number, point in points.items():
+        groups.setdefault(runner.group_of(point.config), []).append(number)
+    found = []
+    for numbers in groups.values():
+        config = points[numbers[0]].config
+        tasks = -(-len(numbers) // runner.together(config, machine))
+        count = -(-len(numbers) // tasks)  # tasks of about one size
+        found.append(Group(tuple(numbers), count, runner.memory_bytes(config, machine, count)))
+    return tuple(found)
+
+
+def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
+    if not bad or (sweep.skip_impossible and num_good):
         return
     lines = [f"  {sweep.named(point.index)}: {point.problem}" for point in bad[:_SHOWN]]
     if len(bad) > _SHOWN:
@@ -215,6 +291,11 @@ def _check_possible(sweep: Sweep, good: dict[int, Point], bad: Sequence[Point]) 
         f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do not (nothing "
         "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 _SECONDS_TO_WAIT = 0.5  # for points that another process computes
@@ -226,29 +307,32 @@ class Count:
     def __init__(self, plan: Plan, store: SweepStore, progress: Progress) -> None:
         """Look at what is done already, and begin the stage."""
         self._plan = plan
-        self._twins = plan.twins
-        self._tasks = plan.tasks()
         self._store = store
-        self._total = len(plan.points)
+        self._total = sum(plan.num_cells.values())
         self._progress = progress
-        for index in store.drop_damaged():
-            text = f"{plan.sweep.named(index)} is damaged in {plan.sweep.out}: it is computed again"
-            warn(progress, text)
-        self._drop_changed()
-        done = store.done().ravel()
-        self.missing = {number for number in plan.points if not done[number]}
+        store.index.refresh()
+        if plan.sweep.reuse is not None:
+            self._reuse(Index(plan.sweep.reuse).refresh())
+        for name, size in store.index.damaged.items():
+            if size:
+                text = f"{size} bytes of {name} in {plan.sweep.out} are damaged"
+                warn(progress, f"{text}: points that they held are computed again")
+        self.missing = set(plan.points)
+        self._forget_done()
         progress.stage(f"sweep of {plan.sweep.kind.name}", self._total)
-        there = self._total - len(self.missing)
+        for words in plan.changed(store.index):
+            note(progress, words)
+        there = self._total - self._left()
         if there:
             note(progress, f"{there} of {self._total} points are there already")
         self._show()
 
     def add(self, number: int) -> None:
         """Count a computed point, with all cells that it fills."""
-        self.missing.difference_update(self._twins[number])
+        self.missing.discard(number)
         self._show()
 
-    def passes(self) -> Iterator[list[tuple[int, ...]]]:
+    def passes(self) -> Iterator[list[Task]]:
         """Give all tasks that are to be done, again and again until nothing is missing.
 
         What another process holds is tried again, after a little where nothing else was done: it
@@ -256,62 +340,33 @@ class Count:
         """
         while self.missing:
             before = len(self.missing)
-            tasks = [tuple(filter(self._lacks, task)) for task in self._tasks]
-            yield [task for task in tasks if task]
+            yield self._plan.tasks(self._store)
             if len(self.missing) == before:
                 time.sleep(_SECONDS_TO_WAIT)
             if self.missing:
-                done = self._store.done().ravel()
-                others = {number for number in self.missing if done[number]}
-                self._refuse(self._changed(others))
-                self.missing -= others
+                self._store.index.refresh()
+                self._forget_done()
                 self._show()
 
-    def _changed(self, numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        """Say of complete cells what has changed since they were made."""
-        found = {number: self._store.changed(*self._cell(number)) for number in numbers}
-        return {number: words for number, words in found.items() if words}
+    def _reuse(self, other: Index) -> None:
+        """Take the records of another folder that are further than those that are here."""
+        plan, store = self._plan, self._store
+        for number, own in plan.identities.items():
+            there = plan.there(store, number)
+            parts = other.parts(own.key, plan.trials(number), plan.sweep.kept, whole=plan.is_whole)
+            for part in parts:
+                if part.end > there:
+                    store.take(part.frame())
 
-    def _cell(self, number: int) -> tuple[tuple[int, ...], dict[str, str] | None]:
-        """Return the place of a cell, and what would make it now; None where it is impossible."""
-        index = np.unravel_index(number, self._plan.sweep.shape)
-        first = self._plan.same.get(number)
-        return tuple(map(int, index)), None if first is None else self._plan.made_by[first]
+    def _forget_done(self) -> None:
+        own = self._plan
+        self.missing = {n for n in self.missing if own.there(self._store, n) < own.trials(n)}
 
-    def _drop_changed(self) -> None:
-        """Drop cells that other code or files have made, or refuse them."""
-        changed = self._changed(np.flatnonzero(self._store.done()).tolist())
-        if not self._plan.sweep.recompute:
-            self._refuse(changed)
-        for number in changed:
-            self._store.drop(*self._cell(number))
-        if changed:
-            note(self._progress, f"{_in_words(changed)}; computed again")
-
-    def _refuse(self, changed: Mapping[int, tuple[str, ...]]) -> None:
-        if changed:
-            out = str(self._plan.sweep.out)
-            raise OutputExistsError(
-                "`out` must hold points that the same code made of the same files; got "
-                f"{out!r}, with {_in_words(changed)}: choose another --out, or compute these "
-                "points alone again with --recompute"
-            )
-
-    def _lacks(self, number: int) -> bool:
-        """Return whether a point, or a cell that it fills, is missing."""
-        return not self.missing.isdisjoint(self._twins[number])
+    def _left(self) -> int:
+        return sum(self._plan.num_cells[number] for number in self.missing)
 
     def _show(self) -> None:
-        self._progress.update(self._total - len(self.missing), self._total)
-
-
-def _in_words(changed: Mapping[int, tuple[str, ...]]) -> str:
-    """Say of how many cells what has changed."""
-    counts = collections.Counter(itertools.chain.from_iterable(changed.values()))
-    return "; ".join(
-        f"{count} cell{'s' * (count != 1)} of another state: {words}"
-        for words, count in counts.items()
-    )
+        self._progress.update(self._total - self._left(), self._total)
 
 
 def sweep(
@@ -319,7 +374,7 @@ def sweep(
     *,
     out: str | pathlib.Path | None = None,
     overwrite: bool = False,
-    recompute: bool = False,
+    reuse: str | pathlib.Path | None = None,
     memory_bytes: int | None = None,
     devices: int | None = None,
     progress: Progress | None = None,
@@ -327,15 +382,16 @@ def sweep(
     """Compute a grid of settings into one store, or what is missing of it, and open the store.
 
     Use it for any comparison of more than a few settings: equal points are computed once, those
-    that differ in numbers alone are compiled once, and a kill loses the points in flight only.
+    that differ in numbers alone are compiled once, and a kill loses the points in flight only. The
+    same folder with a larger grid, or more trials, computes what is new; a point whose plugin or
+    files have changed since is computed anew.
 
     Args:
         study: A TOML file, or what one holds: settings of `simulate` or `train` (named by
             `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
         out: Folder of the store; as the study says, or `results/sweep`, if left out.
         overwrite: Replace another study there, or start this one anew.
-        recompute: Compute points again that other code, other files or another version of the
-            package has made; they are refused otherwise.
+        reuse: Folder of another sweep: points that it has are taken from there.
         memory_bytes: Bound on the memory of the points that are computed at once.
         devices: Devices that a point's trials, or clients, are dealt out to.
         progress: Receives how many points are done.
@@ -347,8 +403,8 @@ def sweep(
     Raises:
         ConfigurationError: By the path of the field that breaks a rule, or with the cells that
             make no sense; nothing is run then.
-        OutputExistsError: If the folder holds something else, or points that would not be made so
-            again, naming the file, the code or the version that has changed.
+        OutputExistsError: If the folder holds something else, or a sweep with points that this one
+            has not.
         StoreError: If it cannot be written.
 
     Examples:
@@ -364,10 +420,10 @@ def sweep(
     is_file = isinstance(study, str | os.PathLike)
     rule = "must be a TOML file's path, or a mapping of what one holds"
     require(is_file or isinstance(study, Mapping), "study", rule, study)
-    is_path = out is None or isinstance(out, str | os.PathLike)
-    require(is_path, "out", "must be the path of a folder", out)
-    for name, flag in (("overwrite", overwrite), ("recompute", recompute)):
-        require(isinstance(flag, bool), name, "must be True or False", flag)
+    for name, path in (("out", out), ("reuse", reuse)):
+        is_path = path is None or isinstance(path, str | os.PathLike)
+        require(is_path, name, "must be the path of a folder", path)
+    require(isinstance(overwrite, bool), "overwrite", "must be True or False", overwrite)
     for name, value in (("memory_bytes", memory_bytes), ("devices", devices)):
         if value is not None:
             check_count(value, name, "must be a positive integer or None")
@@ -378,7 +434,7 @@ def sweep(
         asked,
         out=asked.out if out is None else pathlib.Path(out),
         overwrite=overwrite or asked.overwrite,
-        recompute=recompute,
+        reuse=None if reuse is None else pathlib.Path(reuse),
     )
     check_sweep_output(asked)
     return run_sweep(plan_sweep(asked, Machine(memory_bytes, devices)), progress)
@@ -409,41 +465,52 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
         for tasks in count.passes():
             for task in tasks:
                 compute(plan, store, task, count.add)
+        store.show()
     return _store.open_study(plan.sweep.out)
 
 
 def compute(
     plan: Plan,
     store: SweepStore,
-    task: Sequence[int],
+    task: Task,
     on_done: Callable[[int], None],
-    on_claimed: Callable[[Sequence[int]], None] | None = None,
+    on_claimed: Callable[[Task], None] | None = None,
 ) -> None:
     """Compute points that nobody else does, and write each as it is done.
 
     Args:
         plan: With these points.
         store: Its store.
-        task: Numbers of points, all of one group.
+        task: Which trials of which points.
         on_done: Called with the number of each point that was written.
-        on_claimed: Called before anything is computed, with the points that will be.
+        on_claimed: Called before anything is computed, with what will be.
     """
-    runner: Runner = plan.sweep.kind.runner()
-    with store.claim(task) as own:
+    with store.claim({number: plan.identities[number].key for number in task.numbers}) as held:
+        own = tuple(number for number in held if plan.there(store, number) == task.first)
         if not own:
             return
         plan.check_unchanged(own)
+        task = dataclasses.replace(task, numbers=own)
         if on_claimed is not None:
-            on_claimed(own)
+            on_claimed(task)
         start = time.perf_counter()
-        configs = [plan.points[number].config for number in own]
-        together = plan.together[own[0]]
-        results = runner.run(configs, plan.machine, plan.sweep.kept, together)
-        for number, values in zip(own, results, strict=True):
+        for number, values in zip(own, computed(plan, task), strict=True):
             seconds = time.perf_counter() - start
             plan.check_unchanged([number])  # again: a file may have been replaced meanwhile
-            for cell in reversed(plan.twins[number]):  # its own last: its flag tells of all
-                index = np.unravel_index(cell, plan.sweep.shape)
-                store.write(tuple(map(int, index)), values, seconds, plan.made_by[number])
+            first, count = task.first, task.count
+            if plan.is_whole and first:
+                (before,) = store.parts(plan.identities[number].key, first, whole=True)
+                runner = plan.sweep.kind.runner()
+                values = runner.joined((before.values(), values), (first, count))
+                first, count, seconds = 0, first + count, seconds + before.seconds
+            store.write(plan.identities[number], first, count, values, seconds)
             on_done(number)
             start = time.perf_counter()
+
+
+def computed(plan: Plan, task: Task) -> Iterator[dict[str, np.ndarray]]:
+    """Compute the trials of a task's points, one after another."""
+    runner: Runner = plan.sweep.kind.runner()
+    configs = [plan.config(task, number) for number in task.numbers]
+    more = {"first": task.first} if task.first else {}
+    return runner.run(configs, plan.machine, plan.sweep.kept, task.together, **more)

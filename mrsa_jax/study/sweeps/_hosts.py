@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,8 +26,7 @@ import numpy as np
 from mrsa_jax._core.plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study._runner import Runner
-from mrsa_jax.study.sweeps._engine import Count, Plan, compute
+from mrsa_jax.study.sweeps._engine import Count, Plan, Task, compute, computed
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 from mrsa_watch._base.errors import ConfigurationError, MrsaError, needed, require
 
@@ -74,6 +72,7 @@ def run_on_workers(
         count = Count(cut, store, progress or Silent())
         for tasks in count.passes():
             _compute_all(client, cut, tasks, count)
+        store.show()
     return _store.open_study(plan.sweep.out)
 
 
@@ -86,11 +85,12 @@ def _cut(plan: Plan, workers: int) -> Plan:
     return dataclasses.replace(plan, groups=tuple(groups))
 
 
-def _compute_all(client: Any, plan: Plan, tasks: Sequence[tuple[int, ...]], count: Count) -> None:
+def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -> None:
     from distributed import KilledWorker, as_completed
 
     futures = [
-        client.submit(_work, loaded_plugins(), plan.of_task(task), pure=False) for task in tasks
+        client.submit(_work, loaded_plugins(), plan.of_task(task), task, pure=False)
+        for task in tasks
     ]
     try:
         for done in as_completed(futures):
@@ -105,13 +105,13 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[tuple[int, ...]], coun
         client.cancel(futures)
 
 
-def _work(plugins: dict[str, dict[str, str]], plan: Plan) -> list[int]:
+def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[int]:
     """Compute points on a worker; return those that were written."""
     if plugins != loaded_plugins():
         load_plugins(plugins)
     written: list[int] = []
     with contextlib.closing(SweepStore(plan.sweep)) as store:
-        compute(plan, store, list(plan.points), written.append)
+        compute(plan, store, task, written.append)
     return written
 
 
@@ -144,7 +144,7 @@ def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
 
 
 _SECONDS_TO_JOIN = 60
-_NONE, _END = -1, -2  # in place of a point
+_NONE, _END = -1, -2  # in place of a first trial
 
 
 def join_hosts(
@@ -205,10 +205,10 @@ def _check_alike(plan: Plan) -> None:
     """Raise in all processes unless all have the same code and files."""
     from jax.experimental import multihost_utils
 
-    own = hashlib.sha256(json.dumps(plan.made_by, sort_keys=True).encode()).digest()
+    own = hashlib.sha256(plan.cells.tobytes()).digest()
     several = multihost_utils.process_allgather(np.frombuffer(own, np.uint8), tiled=False)
     if len(np.unique(np.reshape(several, (-1, len(own))), axis=0)) > 1:
-        names = sorted({name for one in plan.made_by.values() for name in one})
+        names = sorted({name for one in plan.identities.values() for name in one.made_by})
         raise ConfigurationError(
             f"`coordinator` must join processes of the same code and files; got others: compare "
             f"{', '.join(names)} on the hosts, and start all of them again"
@@ -223,7 +223,7 @@ def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
         try:
             count = Count(plan, store, progress)
         except MrsaError:  # the others must not wait for points
-            _tell(plan, None)
+            _tell(plan, None, _END)
             raise
         for tasks in count.passes():
             for task in tasks:
@@ -231,24 +231,22 @@ def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
             if count.missing:
                 # another process holds them: the others of this one must not wait for a message
                 # longer than their network does
-                _tell(plan, [])
-        _tell(plan, None)
+                _tell(plan, None)
+        _tell(plan, None, _END)
+        store.show()
     return _store.open_study(plan.sweep.out)
 
 
 def _follow(plan: Plan) -> None:
     """Compute what the first process says, each device its share."""
     plan = _on_all_devices(plan)
-    runner: Runner = plan.sweep.kind.runner()
     while True:
-        said = _broadcast(np.zeros(_room(plan), np.int32))
-        if said[0] == _END:
+        first, count, together, *numbers = _broadcast(np.zeros(3 + _room(plan), np.int32)).tolist()
+        if first == _END:
             return
-        task = said[said >= 0].tolist()
-        configs = [plan.points[number].config for number in task]
-        if task:
-            together = plan.together[task[0]]
-            for _ in runner.run(configs, plan.machine, plan.sweep.kept, together):
+        if first != _NONE:
+            own = tuple(number for number in numbers if number >= 0)
+            for _ in computed(plan, Task(own, first, count, together)):
                 pass  # the first process writes it
 
 
@@ -259,13 +257,15 @@ def _on_all_devices(plan: Plan) -> Plan:
 
 def _room(plan: Plan) -> int:
     """Return how many points a message has room for: those of the largest task."""
-    return max((len(task) for task in plan.tasks()), default=1)
+    return max((group.together for group in plan.groups), default=1)
 
 
-def _tell(plan: Plan, task: Sequence[int] | None) -> None:
-    """Say which points come next, perhaps none yet; None: no more will."""
-    message = np.full(_room(plan), _END if task is None else _NONE, np.int32)
-    message[: len(task or ())] = task or ()
+def _tell(plan: Plan, task: Task | None, what: int = _NONE) -> None:
+    """Say what comes next; without a task: that nothing does yet, or that it is the end."""
+    message = np.full(3 + _room(plan), what, np.int32)
+    if task is not None:
+        own = (task.first, task.count, task.together, *task.numbers)
+        message[: len(own)] = own
     _broadcast(message)
 
 

@@ -1,10 +1,7 @@
-"""The store of a sweep: laid out whole at the start, each point written in its own chunks.
+"""The folder of a sweep: its grid, the records of its points, and who computes which of them.
 
-A point's `done` flag is written last, so a kill leaves no half point that counts; a digest of its
-files is beside it, and a point that is damaged is computed again. Beside it too is what made the
-point: versions, code and files, so that none is kept that would not be made so again. Points are
-claimed by locks on single bytes of one file, which the system takes back however a process ends:
-several processes share a store and never do a point twice.
+A point is claimed by a lock on a byte that its key chooses, which the system takes back however a
+process ends. Locks save work, nothing more: where they do not hold, a point is computed twice.
 """
 
 from __future__ import annotations
@@ -16,17 +13,17 @@ import os
 import pathlib
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax.study import _store
-from mrsa_jax.study._config import config_hash, different_settings, to_dict
-from mrsa_jax.study._run_folder import changes, read_json, write_json
-from mrsa_jax.study._runner import Variable
+from mrsa_jax.study._config import different_settings, to_dict
+from mrsa_jax.study._records import Index, Log, Record, framed
+from mrsa_jax.study._run_folder import read_json, write_json
+from mrsa_jax.study._view import SCHEMA, STORE, View
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
-from mrsa_jax.study.sweeps._chunks import CellArray
 from mrsa_watch._base.errors import (
     ConfigurationError,
     OutputExistsError,
@@ -36,14 +33,14 @@ from mrsa_watch._base.errors import (
 )
 from mrsa_watch._base.locks import locked, unlock
 
+if TYPE_CHECKING:
+    from mrsa_jax.study._runner import Variable
+    from mrsa_jax.study.sweeps._keys import Identity
+
 _MANIFEST = "study.json"
 _SOURCE = "study.toml"
-_STORE = "results.zarr"
-_DIGESTS = "digests"
 _LOCK = "points.lock"
 _LAYOUT_LOCK = "layout.lock"
-_MADE_BY = "made_by"
-_IMPOSSIBLE = ("they are impossible now",)
 
 
 def check_sweep_output(sweep: Sweep) -> None:
@@ -54,54 +51,59 @@ def check_sweep_output(sweep: Sweep) -> None:
         ConfigurationError: If it cannot be a folder, or holds another schema.
         StoreError: If it may not be written.
     """
-    config = sweep.config
+    if sweep.reuse is not None:
+        manifest_of(sweep.reuse, "reuse")
     manifest = read_json(sweep.out / _MANIFEST)
     if manifest is not None and manifest.get("command") == "sweep" and not sweep.overwrite:
-        theirs, ours = manifest["config_hash"], config_hash(config)
-        if manifest.get("schema") != _store._SCHEMA:
+        if manifest.get("schema") != SCHEMA:
             raise ConfigurationError(
-                f"`out` must hold a store of schema {_store._SCHEMA}; got "
-                f"{manifest.get('schema')!r} in {str(sweep.out)!r}"
-            )
-        if theirs != ours:
-            differing = different_settings(manifest.get("config", {}), to_dict(config))
-            shown = "; ".join(f"{n} is {b} now and was {a}" for n, a, b in differing[:3])
-            raise OutputExistsError(
-                f"`out` must not hold another sweep; got {str(sweep.out)!r}, which holds {theirs} "
-                f"of {manifest.get('created')} (this one is {ours}: {shown}): choose another "
-                "--out, or replace it with --overwrite"
+                f"`out` must hold a store of schema {SCHEMA}; got {manifest.get('schema')!r} in "
+                f"{str(sweep.out)!r}, which opens and reports as before: choose another --out"
             )
         if not os.access(sweep.out, os.W_OK):
             raise StoreError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
         return
     there = [name for name in (_LAYOUT_LOCK, _MANIFEST, "run.json") if (sweep.out / name).exists()]
     if there != [_LAYOUT_LOCK]:  # else laid out when it was killed: nothing of worth is there
-        _store.check_output(config)
+        _store.check_output(sweep.config)
+
+
+def manifest_of(folder: pathlib.Path, argument: str) -> dict[str, Any]:
+    """Return the manifest of a sweep's folder; raise if it is none."""
+    manifest = read_json(folder / _MANIFEST) or {}
+    good = manifest.get("command") == "sweep" and manifest.get("schema") == SCHEMA
+    require(good, argument, f"must be the folder of a sweep of schema {SCHEMA}", str(folder))
+    return manifest
 
 
 class SweepStore:
-    """An open store of a sweep.
+    """An open folder of a sweep.
 
     Args:
-        sweep: What it holds.
+        sweep: What it holds; its folder must be laid out.
     """
 
     def __init__(self, sweep: Sweep) -> None:
-        """Open the store in the sweep's folder; it must be there."""
+        """Open the folder."""
         self.sweep = sweep
         self.path = sweep.out.absolute()
-        self._arrays: dict[str, CellArray] = {}
+        self.index = Index(self.path)
+        self._log = Log.of(self.path)
         self._claims = _Claims(self.path / _LOCK)
-        self._has_digests = (self.path / _DIGESTS).is_dir()
 
     @classmethod
     def create(
-        cls, sweep: Sweep, variables: Mapping[str, Variable], inner: Mapping[str, int]
+        cls,
+        sweep: Sweep,
+        cells: np.ndarray,
+        variables: Mapping[str, Variable],
+        inner: Mapping[str, int],
     ) -> SweepStore:
-        """Lay the store out, or open the one that is there.
+        """Lay the folder out, or open the one that is there, whose grid may be extended.
 
         Args:
             sweep: What is studied.
+            cells: What each cell is to show, of `CELL`.
             variables: What each point has.
             inner: Lengths of the dimensions within a point.
         """
@@ -111,232 +113,159 @@ class SweepStore:
             with (path / _LAYOUT_LOCK).open("ab") as file:
                 locked(file, waits=True)
                 check_sweep_output(sweep)
-                is_there = read_json(path / _MANIFEST) is not None
-                if not is_there or sweep.overwrite:
+                manifest = read_json(path / _MANIFEST)
+                if manifest is None or sweep.overwrite:
                     _check_not_in_use(path)
                     _clear(path)
-                    _lay_out(sweep, path, variables, inner)
-                _check_variables(sweep, path, variables)
-            return cls(sweep)
+                    manifest = None
+                shown = _shown(sweep, cells, variables, inner)
+                if manifest is None or manifest["view"] != shown:
+                    if manifest is not None:
+                        _check_extends(sweep, manifest, cells)
+                        _check_not_in_use(path)
+                    _lay_out(sweep, path, cells, shown)
+        return cls(sweep)
 
-    def done(self) -> np.ndarray:
-        """Return which points are complete, a bool for each cell."""
-        with _as_store_errors(self.path):
-            return self._array("done").present()
-
-    def is_done(self, index: tuple[int, ...]) -> bool:
-        """Return whether a point is complete."""
-        return self._array("done").has(index)
+    def parts(self, key: str, trials: int, *, whole: bool) -> list[Record]:
+        """Return the records of a point, as far as there are any."""
+        return self.index.parts(key, trials, self.sweep.kept, whole=whole)
 
     def write(
-        self,
-        index: tuple[int, ...],
-        values: Mapping[str, Any],
-        seconds: float,
-        made_by: Mapping[str, str],
+        self, identity: Identity, first: int, count: int, values: Mapping[str, Any], seconds: float
     ) -> None:
-        """Write a point, its flag last.
-
-        Args:
-            index: Its place.
-            values: By variable.
-            seconds: That it took.
-            made_by: As `study._run_folder.made_by` returns it.
+        """Write a point, or a range of its trials.
 
         Raises:
             StoreError: If the disk is full or not writable; the store stays sound.
         """
+        header = {
+            "key": identity.key,
+            "settings": identity.settings,
+            "first": first,
+            "count": count,
+            "kept": sorted(self.sweep.kept),
+            "seconds": seconds,
+            "made_by": json.dumps(identity.made_by, sort_keys=True),
+        }
+        self.take(framed(header, values))
+
+    def take(self, frame: bytes) -> None:
+        """Write a frame as it is."""
         with _as_store_errors(self.path):
-            named = {_stored_name(self.sweep, name): value for name, value in values.items()}
-            named |= {"seconds": seconds, "done": True}  # the flag last
-            contents = {name: self._array(name).encoded(value) for name, value in named.items()}
-            for name, content in contents.items():
-                if name == "done":
-                    (self.path / _DIGESTS).mkdir(exist_ok=True)  # which version 0.1 did not have
-                    sealed = contents | {_MADE_BY: _as_bytes(made_by)}
-                    digests = {one: _digest(index, one, own) for one, own in sealed.items()}
-                    text = json.dumps({_MADE_BY: made_by, "digests": digests})
-                    self._digests(index).write_text(text, encoding="ascii")
-                self._array(name).put(index, content)
-
-    def drop_damaged(self) -> list[tuple[int, ...]]:
-        """Return the points whose files are not as they were written; they are no longer done.
-
-        A point that another process holds is left to it, and a store of an earlier version, which
-        kept no digests, is taken as it is.
-        """
-        found = []
-        with _as_store_errors(self.path):
-            for at in np.argwhere(self.done()) if self._has_digests else ():
-                index = tuple(map(int, at))
-                if self._is_sound(index):
-                    continue
-                number = int(np.ravel_multi_index(index, self.sweep.shape))
-                if self._claims.take(number):
-                    if not self._is_sound(index):  # unless it has just been written
-                        self._array("done").put(index, b"")
-                        found.append(index)
-                    self._claims.give(number)
-        return found
-
-    def _is_sound(self, index: tuple[int, ...]) -> bool:
-        digests, made_by = self._record(index)
-        try:
-            return "done" in digests and all(
-                _digest(index, name, self._content(index, name, made_by)) == digest
-                for name, digest in digests.items()
-            )
-        except (OSError, ValueError, TypeError):
-            return False
-
-    def _content(self, index: tuple[int, ...], name: str, made_by: Any) -> bytes:
-        return _as_bytes(made_by) if name == _MADE_BY else self._array(name).stored(index)
-
-    def _record(self, index: tuple[int, ...]) -> tuple[dict[str, Any], Any]:
-        """Return the digests of a point, and what made it: None where that was not kept."""
-        try:
-            content = json.loads(self._digests(index).read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return {}, None
-        if not isinstance(content, dict):
-            return {}, None
-        digests = content.get("digests", content)  # plain in stores of version 1.0
-        return (digests, content.get(_MADE_BY)) if isinstance(digests, dict) else ({}, None)
-
-    def changed(self, index: tuple[int, ...], made_by: Mapping[str, str] | None) -> tuple[str, ...]:
-        """Say what has changed since a complete point was made; None: that it cannot be made."""
-        theirs = self._record(index)[1]
-        return _IMPOSSIBLE if made_by is None else changes(theirs, made_by)
-
-    def drop(self, index: tuple[int, ...], made_by: Mapping[str, str] | None) -> None:
-        """Forget a point that something else has made, unless another process has it.
-
-        What its arrays hold goes too: it may be impossible now, and not be written again.
-        """
-        number = int(np.ravel_multi_index(index, self.sweep.shape))
-        with _as_store_errors(self.path):
-            if not self._claims.take(number):
-                return
-            if self.is_done(index) and self.changed(index, made_by):
-                for name in ("done", *sorted(self._record(index)[0])):
-                    if name != _MADE_BY:
-                        self._array(name).put(index, b"")
-            self._claims.give(number)
-
-    def _digests(self, index: tuple[int, ...]) -> pathlib.Path:
-        return self.path / _DIGESTS / ".".join(map(str, index))
-
-    def _array(self, name: str) -> CellArray:
-        if name not in self._arrays:
-            folder = self.path / _STORE / name
-            self._arrays[name] = CellArray(folder, len(self.sweep.axes))
-        return self._arrays[name]
+            self.index.add_own(self._log.path, self._log.append(frame), frame)
 
     @contextlib.contextmanager
-    def claim(self, numbers: Sequence[int]) -> Iterator[list[int]]:
-        """Hold points that nobody else computes; give those that are held and not done yet."""
+    def claim(self, keys: Mapping[int, str]) -> Iterator[list[int]]:
+        """Hold points that nobody else computes, by number; give those that are held."""
         with _as_store_errors(self.path):
-            held = [number for number in numbers if self._claims.take(number)]
+            held = [number for number, key in keys.items() if self._claims.take(_byte(key))]
         try:
-            # one that another has finished in between must not be done again
-            shape = self.sweep.shape
-            yield [n for n in held if not self.is_done(tuple(map(int, np.unravel_index(n, shape))))]
+            self.index.refresh()  # another may have finished one in between
+            yield held
         finally:
             for number in held:
-                self._claims.give(number)
+                self._claims.give(_byte(keys[number]))
+
+    def show(self) -> None:
+        """Put the results together as they are, for all who open them without this package."""
+        manifest = read_json(self.path / _MANIFEST)
+        assert manifest is not None
+        with _as_store_errors(self.path), (self.path / _LAYOUT_LOCK).open("ab") as file:
+            locked(file, waits=True)
+            view = View(self.path, manifest, self.index)
+            if not view.is_current():
+                view.write()
 
     def close(self) -> None:
-        """Let go of the lock file."""
+        """Have the disk keep all records, and let go of the lock file."""
+        with _as_store_errors(self.path):
+            self._log.close()
         self._claims.close()
 
 
-def _lay_out(
-    sweep: Sweep, path: pathlib.Path, variables: Mapping[str, Variable], inner: Mapping[str, int]
-) -> None:
-    """Create all arrays; the manifest, which makes the folder a study, comes last."""
-    import zarr  # alone: xarray takes seconds to import, and is not needed before the results are
-
-    manifest = _store.provenance(sweep.config)
-    del manifest[_MADE_BY]  # each point has its own
-    manifest |= {
-        "swept": sweep.kind.name,
-        "axes": [{"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes],
-    }
+def _shown(
+    sweep: Sweep, cells: np.ndarray, variables: Mapping[str, Variable], inner: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return what a manifest says of the grid, as JSON has it."""
+    used = {dim for variable in variables.values() for dim in variable.dims}
     # which round a test is of differs between points
-    used = {dim for variable in variables.values() for dim in variable.dims} - {"evaluation"}
-    coords: dict[str, Any] = {k: (k, np.arange(n), {}) for k, n in inner.items() if k in used}
+    lengths = {dim: length for dim, length in inner.items() if dim in used}
+    coordinates: list[Any] = [
+        [name, name, list(range(length)), {}]
+        for name, length in lengths.items()
+        if name != "evaluation"
+    ]
     for axis in sweep.axes:
-        for name, (field, labels) in zip(
-            _coordinates(axis), sweep.labels(axis).items(), strict=True
-        ):
-            coords[name] = (axis.name, labels, {"field": field})
-    group: Any = zarr.open_group(path / _STORE, mode="w", zarr_format=2)
-    group.attrs.update({key: json.dumps(value) for key, value in manifest.items()})
-    _add_coordinates(group, coords)
-    own = {
-        "done": Variable((), "bool", "1", "Whether the point is complete"),
-        "seconds": Variable((), "float64", "s", "Time that the point took"),
+        labels = sweep.labels(axis)
+        for name, (field, own) in zip(_coordinates(axis), labels.items(), strict=True):
+            coordinates.append([name, axis.name, own, {"field": field}])
+    taken = {name for axis in sweep.axes for name in _coordinates(axis)}
+    shown = {
+        "axes": [axis.name for axis in sweep.axes],
+        "shape": sweep.shape,
+        "cells": f"cells-{hashlib.sha256(cells.tobytes()).hexdigest()[:16]}.npy",
+        "kept": sorted(sweep.kept),
+        "inner": lengths,
+        "coordinates": coordinates,
+        "variables": [
+            [name, one.dims, one.dtype, one.units, one.description]
+            for name, one in variables.items()
+        ],
+        "stored": {name: f"{name}_found" for name in variables if name in taken},
     }
-    for name, variable in {**variables, **own}.items():
-        shape = tuple(inner[dim] for dim in variable.dims)
-        dims = [axis.name for axis in sweep.axes] + list(variable.dims)
-        array = group.create_array(
-            _stored_name(sweep, name),
-            shape=sweep.shape + shape,
-            chunks=(1,) * len(sweep.shape) + shape,
-            dtype=variable.dtype,
-            fill_value=variable.fill,
-        )
-        array.attrs.update(
-            {
-                "_ARRAY_DIMENSIONS": dims,
-                "units": variable.units,
-                "description": variable.description,
-                "fill": None if variable.fill != variable.fill else variable.fill,
-            }
-        )
-    (path / _DIGESTS).mkdir(exist_ok=True)
+    return dict(json.loads(json.dumps(shown)))
+
+
+def _lay_out(sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[str, Any]) -> None:
+    """Write what the grid is; the manifest, which makes the folder a study, comes last."""
+    part = path / f"{shown['cells']}.part"
+    with part.open("wb") as file:
+        np.save(file, cells)
+    part.replace(path / shown["cells"])
     if sweep.source:
         (path / _SOURCE).write_text(sweep.source, encoding="utf-8")
+    manifest = _store.provenance(sweep.config) | {
+        "schema": SCHEMA,
+        "swept": sweep.kind.name,
+        "axes": [{"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes],
+        "view": shown,
+    }
+    del manifest["made_by"]  # each record has its own
     write_json(path / _MANIFEST, manifest)
+    for old in path.glob("cells-*"):
+        if old.name != shown["cells"]:
+            old.unlink()
+    if not (path / STORE).exists():
+        View(path, manifest).write(empty=True)
 
 
-def _check_variables(sweep: Sweep, path: pathlib.Path, variables: Mapping[str, Variable]) -> None:
-    """Raise if the store was laid out by a version that knew fewer variables."""
-    names = [_stored_name(sweep, name) for name in variables]
-    missing = [name for name in names if not (path / _STORE / name).is_dir()]
-    rule = "must hold a sweep of this version, or be replaced with --overwrite; it lacks"
-    require(not missing, "out", f"{rule} {', '.join(missing)}", str(path))
+def _check_extends(sweep: Sweep, manifest: dict[str, Any], cells: np.ndarray) -> None:
+    """Raise unless all cells that the folder shows are among those that it is to show."""
+    differing = different_settings(manifest.get("config", {}), to_dict(sweep.config))
+    asked = _trials_by_settings(cells)
+    there = _trials_by_settings(np.load(sweep.out / manifest["view"]["cells"]))
+    extends = all(asked.get(settings, -1) >= trials for settings, trials in there.items())
+    if not differing or (extends and set(manifest["view"]["kept"]) <= set(sweep.kept)):
+        return
+    words = "; ".join(f"{n} is {b} now and was {a}" for n, a, b in differing[:3])
+    raise OutputExistsError(
+        f"`out` must not hold another sweep; got {str(sweep.out)!r}, which holds points of "
+        f"{manifest.get('created')} that this one has not ({words}): choose another --out, with "
+        f"--reuse {str(sweep.out)!r} for what both have, or replace it with --overwrite"
+    )
 
 
-def _as_bytes(made_by: Any) -> bytes:
-    return json.dumps(made_by, sort_keys=True).encode()
-
-
-def _digest(index: tuple[int, ...], name: str, content: bytes) -> str:
-    return hashlib.sha256(f"{index} {name}\n".encode() + content).hexdigest()
+def _trials_by_settings(cells: np.ndarray) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for settings, trials in zip(cells["settings"].tolist(), cells["trials"].tolist(), strict=True):
+        if settings:
+            found[settings] = max(trials, found.get(settings, 0))
+    return found
 
 
 def _coordinates(axis: Axis) -> list[str]:
     """Return the names of the settings that change along an axis, the axis' own first."""
     return [axis.name, *(field.rpartition(".")[2] for field in axis.fields[1:])]
-
-
-def _stored_name(sweep: Sweep, name: str) -> str:
-    """Return a variable's name in the store, where an axis may have its name already."""
-    is_taken = any(name in _coordinates(axis) for axis in sweep.axes)
-    return f"{name}_found" if is_taken else name
-
-
-def _add_coordinates(group: Any, coords: Mapping[str, tuple[str, Any, dict[str, Any]]]) -> None:
-    """Write coordinates as xarray does; those that are not named after their axis are listed."""
-    for name, (dim, values, attributes) in coords.items():
-        own = np.asarray(values)
-        array = group.create_array(name, data=own, chunks=own.shape, fill_value=None)
-        array.attrs.update({**attributes, "_ARRAY_DIMENSIONS": [dim]})
-    others = [name for name, (dim, _, _) in coords.items() if name != dim]
-    if others:
-        group.attrs.update({"coordinates": " ".join(others)})
 
 
 def _clear(path: pathlib.Path) -> None:
@@ -349,7 +278,7 @@ def _clear(path: pathlib.Path) -> None:
 
 
 def _check_not_in_use(path: pathlib.Path) -> None:
-    """Raise if another process computes points of the store that is to be replaced."""
+    """Raise if another process computes points of the folder whose grid is to be another."""
     with (path / _LOCK).open("ab") as file:
         if not locked(file, 0, 0):
             raise OutputExistsError(
@@ -362,11 +291,16 @@ def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[No
     return writing(path, more="; what is complete is kept, and the same command goes on from there")
 
 
+def _byte(key: str) -> int:
+    """Return which byte of the lock file is a point's."""
+    return int(key[:12], 16)
+
+
 class _Claims:
     """Locks on points: a byte of one file each, held by this process and by one of its threads.
 
     Record locks work on network file systems too. They belong to a process, so threads are kept
-    apart by a set.
+    apart by a set. One more byte, of the process alone, says that it is at work here.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -374,6 +308,7 @@ class _Claims:
             self._file: IO[bytes] = path.open("ab")
         self._mutex = threading.Lock()
         self._own: set[int] = set()
+        self.take(2**50 + int.from_bytes(os.urandom(4), "big"))
 
     def take(self, number: int) -> bool:
         """Return whether the point is ours now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
@@ -12,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, OutputExistsError, study
+from mrsa_jax import ConfigurationError, study
 from mrsa_jax._core.plugins import load_plugins
 from mrsa_jax.selection._registry import ROWS
 from mrsa_jax.study import _run_folder, sweeps
-from mrsa_jax.study.sweeps import Machine, _hosts, parse_sweep
+from mrsa_jax.study._records import Index
+from mrsa_jax.study.sweeps import Machine, _hosts, _keys, parse_sweep
 
 PLUGIN = """
 import mrsa_jax as mj
@@ -97,35 +99,47 @@ def interrupted(out: pathlib.Path, most: int, text: str = GRID) -> None:
 # --- plugins ------------------------------------------------------------------------------------
 
 
+def told(out: pathlib.Path, text: str = GRID) -> list[str]:
+    """What is said of points that other code or files have made."""
+    return list(planned(out, text).changed(Index(out).refresh()))
+
+
 def test_an_edited_plugin_is_named_and_its_points_alone_are_computed_again(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     out = tmp_path / "out"
     interrupted(out, 4)  # three of the package's scheme, one of the plugin's
     before = study.open_study(out).load()
+    assert int(before["done"].sum()) == 4
     loaded(plugin, OTHER)
-    with pytest.raises(OutputExistsError) as caught:
-        run(out)
-    said = str(caught.value)
-    assert "1 cell of another state: waiting.py has changed (scheme mine)" in said
-    assert said.endswith("compute these points alone again with --recompute")
-    equal(before, study.open_study(out).load())
-    made = {p: p.stat().st_mtime_ns for p in (out / "results.zarr").glob("rank/0.*")}
-    found = run(out, recompute=True)
-    assert made == {p: p.stat().st_mtime_ns for p in made}
+    since = "waiting.py has changed (scheme mine) since 1 point was computed: it is computed anew"
+    assert told(out) == [since]
+    size = records(out)
+    found = run(out)
+    assert records(out) == size + 3
     equal(run(tmp_path / "fresh"), found)
     assert (found["strong_privacy"].sel(scheme="mine").values == 4).all()
-    equal(run(out), found)
+    # the point of the first text is still there
+    loaded(plugin, PLUGIN)
+    again = run(out)
+    assert records(out) == size + 5
+    assert (again["strong_privacy"].sel(scheme="mine").values == 2).all()
+    assert (again["seconds"].values[before["done"].values]
+            == before["seconds"].values[before["done"].values]).all()  # fmt: skip
+    assert told(out) == []
+
+
+def records(out: pathlib.Path) -> int:
+    return sum(map(len, Index(out).refresh().records.values()))
 
 
 def test_the_same_text_elsewhere_is_the_same_code(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     run(tmp_path / "out")
-    made = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
     loaded(tmp_path / "elsewhere" / "renamed.py", PLUGIN)
     run(tmp_path / "out")
-    assert made == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
+    assert records(tmp_path / "out") == 6
 
 
 def test_an_edit_that_leaves_size_and_time_is_run_and_seen(
@@ -137,8 +151,7 @@ def test_an_edit_that_leaves_size_and_time_is_run_and_seen(
     os.utime(plugin, ns=times)
     load_plugins([str(plugin)])
     assert int(ROWS["mine"].build(12, 4).block_size) == 4
-    with pytest.raises(OutputExistsError, match=r"waiting\.py has changed \(scheme mine\)"):
-        run(tmp_path / "out")
+    assert told(tmp_path / "out")[0].startswith("waiting.py has changed (scheme mine) since 1")
 
 
 NEIGHBOUR = """
@@ -166,8 +179,7 @@ def test_an_edited_neighbour_is_run_again_and_named(
     (tmp_path / "mine_inner.py").write_text(text)
     os.utime(tmp_path / "mine_inner.py", (1, 1))  # not what the compiled one was made of
     load_plugins([str(path)])
-    with pytest.raises(OutputExistsError, match=r"mine_inner\.py has changed \(scheme mine\)"):
-        run(out)
+    assert told(out)[0].startswith("mine_inner.py has changed (scheme mine) since 1")
     assert int(ROWS["mine"].build(12, 4).block_size) == 4
 
 
@@ -226,11 +238,15 @@ def test_a_replaced_trace_of_the_same_name_size_and_time_is_named(tmp_path: path
     times = trace.stat().st_atime_ns, trace.stat().st_mtime_ns
     np.save(trace, generator.random((12, 12)) < 0.9)
     os.utime(trace, ns=times)
-    with pytest.raises(
-        OutputExistsError, match=r"2 cells of another state: trace\.npy has changed"
-    ):
-        run(out, text)
-    equal(run(tmp_path / "fresh", text), run(out, text, recompute=True))
+    since = "trace.npy has changed (availability) since 2 points were computed: they are computed"
+    assert told(out, text) == [f"{since} anew"]
+    equal(run(tmp_path / "fresh", text), run(out, text))
+    # what it is called says nothing
+    trace = trace.rename(tmp_path / "renamed.npy")
+    run(out, text.replace("trace.npy", "renamed.npy"), overwrite=True)
+    moved = planned(tmp_path / "x", text.replace("trace.npy", "renamed.npy")).cells["key"]
+    np.save(tmp_path / "trace.npy", np.load(trace))
+    assert (planned(tmp_path / "x", text).cells["key"] == moved).all()
 
 
 def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
@@ -255,48 +271,37 @@ def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
 # --- the package --------------------------------------------------------------------------------
 
 
-def test_another_version_is_named_unless_it_computes_alike(
+def test_another_version_computes_alike_unless_it_says_otherwise(
     plugin: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, now = tmp_path / "out", _run_folder.__version__
     interrupted(out, 2)
     monkeypatch.setattr(_run_folder, "__version__", "9.0.1")
-    words = rf"2 cells of another state: mrsa_jax is 9\.0\.1 now and was {now}"
-    with pytest.raises(OutputExistsError, match=words):
-        run(out)
-    monkeypatch.setattr(_run_folder, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0")))
-    with pytest.raises(OutputExistsError, match=words):
-        run(out)
-    monkeypatch.setattr(_run_folder, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0", "9.0.1")))
-    found = run(out)
-    monkeypatch.setattr(_run_folder, "__version__", "8.1")
-    with pytest.raises(OutputExistsError) as caught:
-        run(out)
-    assert f"2 cells of another state: mrsa_jax is 8.1 now and was {now}" in str(caught.value)
-    assert "4 cells of another state: mrsa_jax is 8.1 now and was 9.0.1" in str(caught.value)
-    equal(found, run(out, recompute=True))
+    assert told(out) == []
+    assert records(out) == 2
+    monkeypatch.setitem(_keys.COMPUTES_ALIKE, "simulate", ("exposure of weighted sums",))
+    since = f"mrsa_jax is 9.0.1 now and was {now}; exposure of weighted sums since 2 points were"
+    assert told(out) == [f"{since} computed: they are computed anew"]
+    run(out)
+    assert records(out) == 8
 
 
-def test_a_store_that_kept_no_record_is_read_and_refused(
+def test_a_store_of_the_first_schema_is_read_and_left_alone(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    import json
-
     out = tmp_path / "out"
     expected = run(out)
-    for path in (out / "digests").iterdir():  # as version 1.0.0 wrote them
-        digests = json.loads(path.read_text())["digests"]
-        del digests["made_by"]
-        path.write_text(json.dumps(digests))
-    older = tmp_path / "older"
-    shutil.copytree(out, older)
-    shutil.rmtree(older / "digests")  # as versions before it
-    for folder in (out, older):
-        equal(expected, study.open_study(folder).load())
-        with pytest.raises(OutputExistsError, match="6 cells of another state: an earlier"):
-            run(folder)
-        equal(expected, run(folder, recompute=True))
-        equal(expected, run(folder))
+    manifest = json.loads((out / "study.json").read_text())
+    del manifest["view"]
+    (out / "study.json").write_text(json.dumps(manifest | {"schema": 1}))
+    shutil.rmtree(out / "log")
+    attributes = json.loads((out / "results.zarr" / ".zattrs").read_text())
+    attributes.pop("made_of")
+    (out / "results.zarr" / ".zattrs").write_text(json.dumps(attributes))
+    equal(expected, study.open_study(out).load())
+    with pytest.raises(ConfigurationError, match="which opens and reports as before: choose"):
+        run(out)
+    equal(expected, study.open_study(out).load())
 
 
 # --- others at the same time --------------------------------------------------------------------
@@ -311,16 +316,16 @@ def test_a_worker_with_another_plugin_is_refused(
     loaded(plugin, OTHER)
     plan, plugins = planned(tmp_path / "out"), loaded_plugins()
     plan.open_store().close()
-    task = next(task for task in plan.tasks() if plan.points[task[0]].index[0] == 1)
+    task = next(task for task in plan.tasks() if plan.points[task.numbers[0]].index[0] == 1)
     plugin.write_text(PLUGIN)
     load_plugins([str(plugin)])
     with pytest.raises(ConfigurationError, match=r"on every worker.*waiting\.py has changed"):
-        _hosts._work(plugins, plan.of_task(task))
+        _hosts._work(plugins, plan.of_task(task), task)
     plugin.write_text(OTHER)  # the worker has the old one loaded, and finds the new one
-    assert _hosts._work(plugins, plan.of_task(task)) == list(task)
+    assert _hosts._work(plugins, plan.of_task(task), task) == list(task.numbers)
 
 
-def test_a_process_of_other_code_that_fills_the_same_store_is_named(
+def test_points_of_other_code_are_never_mixed_in(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     out = tmp_path / "out"
@@ -334,13 +339,9 @@ def test_a_process_of_other_code_that_fills_the_same_store_is_named(
 
         def update(self, done: int, total: int) -> None:
             if done == 1:
-                store.write((1, 2), {}, 0.0, old.made_by[5])
+                store.write(old.identities[5], 0, 3, {"rank": np.zeros(3, np.int32)}, 0.0)
 
-    with pytest.raises(
-        OutputExistsError, match=r"1 cell of another state: waiting\.py has changed"
-    ):
-        sweeps.run_sweep(plan, Other(9))
-    equal(run(tmp_path / "fresh"), run(out, recompute=True))
+    equal(run(tmp_path / "fresh"), sweeps.run_sweep(plan, Other(9)).load())
     store.close()
 
 
@@ -350,10 +351,6 @@ def test_a_cell_that_has_become_impossible_keeps_nothing(
     out = tmp_path / "out"
     run(out, skip_impossible=True)
     loaded(plugin, PLUGIN.replace("cohort_size, 2)", "cohort_size, 3)"))
-    with pytest.raises(
-        OutputExistsError, match="3 cells of another state: they are impossible now"
-    ):
-        run(out, skip_impossible=True)
-    found = run(out, skip_impossible=True, recompute=True)
+    found = run(out, skip_impossible=True)
     assert found["done"].values.sum() == 3
     assert np.isnan(found["rank"].sel(scheme="mine")).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import os
 
 import jax
 import pytest
@@ -108,11 +109,11 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
     plan, found = compiled(SIMULATE + HISTORIES + losses, tmp_path / "many", at_once=4)
     assert len(plan.groups) == 1
     assert plan.num_computed == 18
-    assert [len(task) for task in plan.tasks()] == [4, 4, 4, 4, 2]
+    assert [len(task.numbers) for task in plan.tasks()] == [4, 4, 4, 4, 2]
     assert not found
     # nor does a run that finds other numbers of points missing
-    for flag in ("0.0.0.0", "2.1.1.1", "1.1.0.1"):
-        (tmp_path / "many" / "results.zarr" / "done" / flag).unlink()
+    (log,) = (tmp_path / "many" / "log").iterdir()
+    os.truncate(log, log.stat().st_size * 4 // 5)
     with programs() as again:
         sweeps.run_sweep(plan)
     assert not again

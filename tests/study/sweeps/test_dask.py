@@ -50,9 +50,9 @@ def test_without_dask(tmp_path, monkeypatch):
 
 def test_tasks_are_enough_for_all_workers(tmp_path):
     plan = planned(tmp_path / "out")
-    assert [len(task) for task in plan.tasks()] == [16]
-    assert [len(task) for task in _hosts._cut(plan, 2).tasks()] == [2] * 8
-    assert [len(task) for task in _hosts._cut(plan, 50).tasks()] == [1] * 16
+    assert [len(task.numbers) for task in plan.tasks()] == [16]
+    assert [len(task.numbers) for task in _hosts._cut(plan, 2).tasks()] == [2] * 8
+    assert [len(task.numbers) for task in _hosts._cut(plan, 50).tasks()] == [1] * 16
 
 
 def children():

@@ -69,11 +69,11 @@ import os, sys, time
 from mrsa_jax.cli import main
 from mrsa_jax.study.sweeps import SweepStore
 write = SweepStore.write
-def logged(self, index, values, seconds, made_by):
+def logged(self, identity, *of):
     time.sleep(float(os.environ["SLOW"]))
     with open(sys.argv[1], "a") as log:
-        log.write(f"{os.environ['WHO']} {index}\\n")
-    write(self, index, values, seconds, made_by)
+        log.write(f"{os.environ['WHO']} {identity.key}\\n")
+    write(self, identity, *of)
 SweepStore.write = logged
 sys.exit(main(sys.argv[2:]))
 """
