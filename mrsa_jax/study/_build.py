@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.graphs.registry import Graph
+from mrsa_jax.selection._registry import BUILT_IN
 from mrsa_jax.study._config import (
     DataConfig,
     PopulationConfig,
@@ -186,7 +188,38 @@ def _stated(selector: selection.Selector) -> int:
 
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:
     """Return the selector of a scheme over a population."""
-    return scheme.build(population.num_clients, population.cohort_size)
+    sizes = population.num_clients, population.cohort_size
+    is_plain = all(isinstance(own, str | int | float) for own in scheme.parameters)
+    is_own = is_plain and scheme.name in BUILT_IN
+    return _kept_selector(scheme, *sizes, _state()) if is_own else scheme.build(*sizes)
+
+
+# Points of a sweep share few schemes and populations, and each is built at planning, for the
+# rollout and for what is known before: what follows from settings alone is built once.
+
+
+_KEPT = ("independent", "markov", "cyclic", "diurnal")  # which read no file
+_MOST_KEPT = 10_000  # clients
+
+
+def _state() -> tuple[Any, ...]:
+    """Return what arrays and keys that are built depend on beside settings."""
+    config: Any = jax.config
+    return config.jax_default_prng_impl, config.jax_default_device, config.jax_enable_x64
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_selector(scheme: Scheme, clients: int, cohort: int, state: Any) -> selection.Selector:
+    return scheme.build(clients, cohort)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_online(
+    seed: int, population: PopulationConfig, state: Any
+) -> tuple[availability.Availability, np.ndarray]:
+    model, rates = _new_online(seed, population, None)
+    rates.setflags(write=False)
+    return model, rates
 
 
 def build_rates(
@@ -216,6 +249,16 @@ def build_online(
 
     `clients` are needed where rates follow from their labels.
     """
+    name = population.availability.partition(":")[0]
+    own = dataclasses.replace(population, dropout_rates=tuple(population.dropout_rates))
+    if clients is not None or name not in _KEPT or population.num_clients > _MOST_KEPT:
+        return _new_online(seed, own, clients)
+    return _kept_online(seed, own, _state())
+
+
+def _new_online(
+    seed: int, population: PopulationConfig, clients: data.ClientData | None
+) -> tuple[availability.Availability, np.ndarray]:
     given = population.dropout_rates
     model = Model.parse(population.availability, given)
     rates = build_rates(seed, population, clients)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ ConfigT = TypeVar("ConfigT")
 _MOST_BYTES = 2**24
 _MOST_DEPTH = 20
 _MOST_KEY = 100
+_hints: Any = functools.cache(typing.get_type_hints)  # each point of a sweep is checked
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> Config
 
 
 def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     values = {}
     for name, value in content.items():
         dotted = f"{where}{name}"
@@ -163,7 +165,7 @@ def check_types(config: Any) -> None:
         >>> from mrsa_jax.study import SimulateConfig
         >>> check_types(SimulateConfig(rounds=5))
     """
-    for name, hint in typing.get_type_hints(type(config)).items():
+    for name, hint in _hints(type(config)).items():
         _check_type(hint, getattr(config, name), name)
     check_ranges(config)
 

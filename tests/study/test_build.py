@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import typing
 
 import jax
@@ -30,9 +31,11 @@ from mrsa_jax.study._build import (
     PARTITIONS,
     build_clients,
     build_mesh,
+    build_online,
     build_rate_schedule,
     build_rates,
     build_rule,
+    build_selector,
     build_server,
     build_trainer,
     guaranteed_privacy,
@@ -218,3 +221,21 @@ def test_rules_have_the_configured_thresholds_and_blocks() -> None:
     assert rule is not None
     assert (rule.threshold, rule.policy) == (None, "abort")
     assert rule.labels.tolist() == [i // 12 for i in range(24)]
+
+
+def test_what_settings_decide_is_built_once_and_what_files_decide_is_read_again(
+    tmp_path: pathlib.Path,
+) -> None:
+    population = PopulationConfig(num_clients=4, cohort_size=2, dropout_rates=(0.25,))
+    scheme = parse_scheme("batch_partitioning:2")
+    assert build_selector(scheme, population) is build_selector(scheme, population)
+    assert build_online(3, population)[0] is build_online(3, population)[0]
+    with jax.default_prng_impl("rbg"):  # other words deal the rates out
+        inside = build_online(3, population)[0]
+    assert build_online(3, population)[0] is not inside
+    file = tmp_path / "trace.npy"
+    replayed = dataclasses.replace(population, availability=f"replay:{file}")
+    for share in (True, False):
+        np.save(file, np.full((2, 4), share))
+        _, rates = build_online(3, replayed)
+        np.testing.assert_array_equal(rates, np.full(4, 1.0 - share))
