@@ -43,6 +43,22 @@ def test_published_examples() -> None:
         assert 1 / found[0] == pytest.approx(cap, abs=5e-5)
 
 
+def test_known_shares_of_unequal_variances_and_of_unlike_memories() -> None:
+    """Two answers by hand: variances 1 to 4 at memory 1/2, and a constant mate of a fresh one."""
+    P = np.asarray([[1, 1, 1, 0], [1, 1, 0, 1], [0, 0, 1, 1]])
+    variance = np.arange(1, 5)
+    told = shares(P, [kernel(0.5, 1.0, 3)] * 4, variance)
+    expected = [[989 / 5436, 989 / 2718, 989 / 1812, 0], [233 / 1359, 466 / 1359, 0, 96 / 151],
+                [0, 0, 221 / 453, 93 / 151]]  # fmt: skip
+    np.testing.assert_allclose(told, expected, rtol=1e-12)
+    found = hidden_among_mates(P, memory=0.5, variance=variance)
+    assert found.tolist() == pytest.approx([3, 1.5, 1, 1])  # the first two are mates: v_i of 1 + 2
+    assert (told.max(axis=0) <= 1 / found).all()
+    for rounds in (2, 3):  # t / (t + 1) of both, whom equal columns do not protect
+        told = shares(np.ones((rounds, 2)), [np.ones((rounds, rounds)), np.eye(rounds)], np.ones(2))
+        np.testing.assert_allclose(told, rounds / (rounds + 1), rtol=1e-12)
+
+
 def test_it_is_the_least_ratio_of_long_histories() -> None:
     rng, rounds = np.random.default_rng(0), 200
     for _ in range(12):

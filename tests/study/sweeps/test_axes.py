@@ -197,3 +197,15 @@ privacy_target = [2, 4, 5]
 def test_a_single_table_of_zipped_lists():
     sweep = parsed("[zip]\nseed = [1, 2]\nrounds = [3, 4]")
     assert sweep.axes[-1].fields == ("seed", "rounds")
+
+
+def test_whether_clients_enforce_blocks_is_an_axis():
+    sweep = parsed("""
+[protocol]
+step_dropout_rate = 0.04
+[grid]
+scheme = ["uniform", "batch_partitioning:3"]
+protocol.whole_blocks = [false, true]
+""")
+    asked = [one.config.protocol.whole_blocks for one in sweep.points() if one.config]
+    assert asked == [False, True] * 2
