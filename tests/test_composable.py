@@ -700,6 +700,7 @@ def federated_rows() -> dict[str, Row]:
     """Return the rows of `federated`."""
     clients, model = _clients(), federated.logistic(3)
     trainer = federated.local_sgd(model, 0.1, batch_size=2)
+    by_state = federated.scaffold(model, 0.1, batch_size=2)
     by_adam = federated.local_optax(model, optax.adam(0.1), batch_size=2)
     flat = _floats(15)
     average = secagg.ring_average(stochastic(16, 1.0), 3, 15)
@@ -728,6 +729,13 @@ def federated_rows() -> dict[str, Row]:
         "LocalOptax.update": _of(
             lambda key, start: by_adam.update(
                 key, start, clients.inputs, clients.labels, jnp.int32(5)
+            ),
+            keys,
+            flat,
+        ),
+        "Scaffold.update_with_state": _of(
+            lambda key, start: by_state.update_with_state(
+                key, start, start, start, clients.inputs, clients.labels, jnp.int32(5)
             ),
             keys,
             flat,
@@ -914,8 +922,8 @@ NO_ARRAYS = {
         SOURCES ClientData Dataset available load normalise plan_preparation prepare
     """,
     "federated": """
-        Drift LocalTrainer RateSchedule TrainingResult checkpoints cnn
-        decay_at json_lines lenet logistic memory_estimate mlp num_parameters
+        Drift LocalTrainer RateSchedule StatefulTrainer TrainingResult checkpoints cnn
+        decay_at json_lines lenet local_optax logistic memory_estimate mlp num_parameters
         smooth_lenet tensorboard vgg11 wandb
     """,
     "attacks": """

@@ -47,7 +47,7 @@ def figures_close() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
-    assert len(BLOCKS) == 9
+    assert len(BLOCKS) == 10
     found: dict[str, Any] = {"__name__": "__main__"}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):

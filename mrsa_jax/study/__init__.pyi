@@ -22,6 +22,7 @@ from ._config import (
 )
 from ._kinds import KINDS as KINDS, register_attack as register_attack, validate as validate
 from ._load import load_config as load_config, to_dict as to_dict, to_toml as to_toml
+from ._parts import register as register
 from ._progress import Progress as Progress
 from ._report_folder import report as report
 from ._run import check as check, run as run, run_and_save as run_and_save

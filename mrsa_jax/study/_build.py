@@ -27,6 +27,7 @@ from mrsa_jax.study._config import (
     SegmentConfig,
     TrainingConfig,
 )
+from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._tables import (
     AggregationConfig,
     check_threshold,
@@ -104,17 +105,6 @@ def _lattice(clip_norm: float, bits: int, cohort_size: int, dim: int) -> Any:
 
 # Measured on two cores, ms a round of one and of both: 18 and 30 at 2**21, 123 and 109 at 2**24.
 _WORTH_SHARING = 2**23
-
-MODELS: dict[str, Callable[[int], Any]] = {
-    "lenet": lambda classes: federated.lenet(classes),
-    "smooth_lenet": lambda classes: federated.smooth_lenet(classes),
-    "mlp": lambda classes: federated.mlp(classes),
-    "logistic": lambda classes: federated.logistic(classes),
-    "cnn": lambda classes: federated.cnn(classes),
-    "vgg11": lambda classes: federated.vgg11(classes),
-    "vgg11_group": lambda classes: federated.vgg11(classes, norm="group"),
-}
-"""Models by name; each takes the number of classes."""
 
 PARTITIONS: dict[str, Callable[..., data.ClientData]] = {
     "iid": lambda key, dataset, n, config: data.iid(key, dataset, n),
@@ -290,7 +280,7 @@ def build_clients(
     seed: int, config: DataConfig, num_clients: int
 ) -> tuple[data.Dataset, data.ClientData]:
     """Load the data set, normalise it where that is asked for, and split it over the clients."""
-    dataset = data.load(config.dataset, directory=config.directory, seed=seed)
+    dataset = load_data(config.dataset, seed, config.directory)
     if config.normalise:
         dataset = data.normalise(dataset)
     key = fold(as_key(seed), int(Stream.PARTITION))
@@ -299,21 +289,12 @@ def build_clients(
 
 def build_model(config: TrainingConfig, dataset: data.Dataset) -> Any:
     """Return the flax module that a configuration names."""
-    return MODELS[config.model](dataset.num_classes)
+    return build("model", config.model, dataset.num_classes)
 
 
 def build_trainer(config: TrainingConfig, model: Any) -> Any:
     """Return the clients' local trainer."""
-    return federated.local_sgd(
-        model,
-        learning_rate=config.learning_rate,
-        batch_size=config.batch_size,
-        num_epochs=config.num_epochs,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        proximal=config.proximal,
-        compute_dtype=None if config.precision == "float32" else config.precision,
-    )
+    return build("trainer", config.trainer or "sgd", model, config)
 
 
 def build_rate_schedule(config: TrainingConfig) -> Any:
@@ -432,7 +413,7 @@ def build_aggregator(
         quantizer, noise = build_bounded(config, cohort_size, dim)
         own = {"noise": noise}
     else:
-        quantizer = quantize.stochastic(config.num_levels, value_range=(-config.clip, config.clip))
+        quantizer = build("quantizer", config.quantizer or "stochastic", dim, config)
         own = {
             "max_weight": samples if config.weighted else None,
             "clip_rule": CLIP_RULES[config.clip_rule](config),

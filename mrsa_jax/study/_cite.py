@@ -23,6 +23,7 @@ from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import _registry as schemes
 from mrsa_jax.study._config import command_of, to_dict
 from mrsa_jax.study._kinds import KINDS, attacks
+from mrsa_jax.study._parts import KINDS as parts
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 
 
@@ -143,6 +144,8 @@ _ROWS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "graph": (_PROTOCOL, graphs.ROWS),
     "availability": ("who is online", availability.ROWS),
 }
+_OWN = {"model": "model", "dataset": "data", "trainer": "training", "quantizer": "quantizer"}
+"""What parts of a user's own stand for, by the setting that names one."""
 """What the rows of a registry stand for, by the setting that names one; each has its papers."""
 
 _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -356,8 +359,16 @@ def _of_field(name: str, value: Any) -> Iterator[_Found]:
         yield "li2020federated", "FedProx", ""
     elif last == "clip_norm" and isinstance(value, int | float):
         yield from _row(_NOISE, "")
+    elif isinstance(value, str) and (row := _own_part(last, value)):
+        yield from _row((_OWN[last], row.papers), value)
     elif isinstance(value, str) and value in (own := _settings().get(last, {})):
         yield from _row(own[value], value)
+
+
+def _own_part(kind: str, text: str) -> Any:
+    """Return the row of a part that names its papers, None for any other value."""
+    row = parts[kind].rows.get(text.split(":")[0]) if kind in parts else None
+    return row if row is not None and row.papers else None
 
 
 def _of_results(results: Any) -> Iterator[_Found]:

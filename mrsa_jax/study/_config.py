@@ -340,6 +340,11 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     require(fits, "clip_multiplier", rule, aggregation.clip_multiplier)
     population = config.population
     sizes = population.num_clients, population.cohort_size
+    rule, own = (
+        "must be left out with segments, whose groups have --group-levels",
+        aggregation.quantizer,
+    )
+    require(own is None or config.hetero.is_plain, "quantizer", rule, own)
     any_number = any(scheme.varies(*sizes) for scheme in schemes)
     validate_noise(aggregation, varies=any_number, segments=config.hetero.segments)
     if aggregation.is_noisy:

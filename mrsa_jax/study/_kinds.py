@@ -35,6 +35,7 @@ from mrsa_jax.study._config import (
     with_fields,
 )
 from mrsa_jax.study._load import check_types
+from mrsa_jax.study._parts import check_parts
 from mrsa_watch._base.errors import ConfigurationError, require, shortened
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Kind:
         own = {name: getattr(settings, name) for name in names}
         config = self.config(**own | self.changed(settings))
         check_types(config)
+        check_parts(config)
         self.check(config)
         return config
 
@@ -268,6 +270,7 @@ def checked(config: Any) -> Any:
     """Return a configuration that keeps all rules, with paths for what may be text; or raise."""
     kind = kind_of(config)
     check_types(config)
+    check_parts(config)
     paths = {
         name: pathlib.Path(getattr(config, name))
         for name, hint in typing.get_type_hints(kind.config).items()

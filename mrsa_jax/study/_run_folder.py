@@ -34,6 +34,7 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._parts import KINDS as parts
 from mrsa_watch._base.errors import (
     ConfigurationError,
     MrsaError,
@@ -47,6 +48,7 @@ _FAMILIES: dict[str, Mapping[str, Any]] = {
     "scheme": schemes.ROWS,
     "graph": graphs.ROWS,
     "availability": availability.ROWS,
+    **{kind: own.rows for kind, own in parts.items()},
 }
 """Registries that a user's own code may have a row of, by what its names are called."""
 

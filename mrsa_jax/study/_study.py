@@ -42,6 +42,7 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._runner import Machine
@@ -138,7 +139,7 @@ def _check_schemes(config: Config) -> None:
         from mrsa_jax import data
 
         name = config.data.dataset
-        if not name.startswith("tfds:"):
+        if not name.startswith("tfds:") and name.split(":")[0] not in parts["dataset"].rows:
             check_known(name, "dataset", (*data.SOURCES, "tfds:NAME"), "a known data set")
 
 

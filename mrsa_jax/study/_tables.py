@@ -103,6 +103,8 @@ class AggregationConfig(Shown):
     target_delta: Inside = 1e-5
     """At which each client's epsilon is told, over all rounds; below one in the clients there
     are."""
+    quantizer: str | None = None
+    """stochastic, or your own (--plugin). None: stochastic."""
 
     @property
     def is_noisy(self) -> bool:
@@ -223,7 +225,7 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
         return require(not own.is_noisy, "clip_norm", rule, norm, own.noise_multiplier)
     # blocks of segments have their groups' lattices
     clip = ("clip",) if segments == "none" else ()
-    check_unset(own, _WITHOUT_NORM, "num_levels", "clip_rule", *clip)
+    check_unset(own, _WITHOUT_NORM, "num_levels", "quantizer", "clip_rule", *clip)
     rule = "must be left out with `clip_norm`: a weight would multiply what the norm bounds"
     require(not own.weighted, "weighted", rule, own.weighted)
     rule = (
@@ -328,7 +330,7 @@ PartitionName = Annotated[
     ),
 ]
 ModelName = Annotated[
-    Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"],
+    str,
     Cites(
         lenet="model: lecun1998gradient",
         smooth_lenet="model: zhu2019deep",
@@ -351,7 +353,8 @@ class DataConfig(Shown):
 
     dataset: DatasetName = "mnist_5k"
     """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
-    mrsa-jax data); idx and cifar read files of --directory; olivetti faces; tfds:NAME."""
+    mrsa-jax data); idx and cifar read files of --directory; olivetti faces; tfds:NAME; or your own
+    (--plugin)."""
     directory: pathlib.Path | None = None
     """Folder of the data set's files, for those that are read from a folder."""
     normalise: bool = False
@@ -378,7 +381,7 @@ class TrainingConfig(Shown):
     model: ModelName = "lenet"
     """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
     (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation), smooth_lenet (Zhu et
-    al.'s, for gradient inversion)."""
+    al.'s, for gradient inversion), or your own (--plugin)."""
     learning_rate: Positive = 0.1
     """Step size of the clients' SGD."""
     decay_rounds: Annotated[tuple[int, ...], Within(1)] = ()
@@ -409,6 +412,9 @@ class TrainingConfig(Shown):
     measure_drift: bool = True
     """Measure how the clients' updates drift over the rounds, and with it how many bits the sums
     tell of them; --no-measure-drift leaves that out."""
+    trainer: Annotated[str | None, Cites(scaffold="local training: karimireddy2020scaffold")] = None
+    """sgd; scaffold, whose clients keep control variates and send twice as many numbers; or your
+    own (--plugin). None: sgd."""
 
 
 @dataclasses.dataclass(frozen=True)

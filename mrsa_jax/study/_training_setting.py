@@ -23,6 +23,7 @@ from mrsa_jax.study._config import (
     secret_seed,
 )
 from mrsa_jax.study._progress import Progress, note
+from mrsa_watch._base.errors import require
 
 
 def segments_of(
@@ -134,7 +135,7 @@ class Setting:
     clients: Any
     model: Any
     trainer: Any
-    dim: int
+    dim: int  # of what a client sends
     mesh: Any
     progress: Progress
     stated: dict[int, int] = dataclasses.field(default_factory=dict)  # peak bytes by slots
@@ -194,13 +195,17 @@ def setting_of(
     model = _build.build_model(config.training, dataset)
     dim = federated.num_parameters(model, dataset.input_shape)
     work = _build.work_of_round(config.population, clients, dim)
+    trainer = _build.build_trainer(config.training, model)
+    sizes = getattr(trainer, "state_sizes", None)
+    rule = "must be one without state in a demo, whose attack trains single clients"
+    require(sizes is None or not isinstance(config, DemoConfig), "trainer", rule)
     return Setting(
         config=config,
         dataset=dataset,
         clients=clients,
         model=model,
-        trainer=_build.build_trainer(config.training, model),
-        dim=dim,
+        trainer=trainer,
+        dim=dim if sizes is None else dim + sizes(dim)[0],
         mesh=_build.build_mesh(config.resources, work),
         progress=progress,
     )

@@ -27,7 +27,6 @@ from mrsa_jax.study import (
 )
 from mrsa_jax.study._build import (
     CLIP_RULES,
-    MODELS,
     PARTITIONS,
     build_clients,
     build_mesh,
@@ -50,7 +49,6 @@ DIGITS = DataConfig(dataset="digits", partition="shards")
 
 
 def test_literals_equal_the_registry() -> None:
-    assert NAMES["model"] == tuple(MODELS)
     assert NAMES["partition"] == tuple(PARTITIONS)
     assert NAMES["server"] == tuple(SERVERS)
 

@@ -16,6 +16,7 @@ from mrsa_jax import ConfigurationError, study
 from mrsa_jax.graphs.registry import BUILT_IN as GRAPHS
 from mrsa_jax.study import SecaggConfig, _cite
 from mrsa_jax.study._cite import PAPERS
+from mrsa_jax.study._parts import KINDS
 
 ATTACKS = [name.removeprefix("attack ") for name in study.KINDS if "attack" in name]
 ALWAYS = ["mrsa_jax", "jax2018github"]
@@ -209,7 +210,8 @@ def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
     own = _cite._settings()
     assert set(own["segments"]) == literal(study.SegmentConfig, "segments") - {"none"}
     assert set(own["combine"]) == literal(study.SegmentConfig, "combine") - {"mean"}
-    assert set(own["model"]) == literal(study.TrainingConfig, "model") - {"logistic"}
+    assert set(own["model"]) == set(KINDS["model"].rows) - {"logistic"}
+    assert set(own["trainer"]) == {"scaffold"}
     assert set(own["server"]) == literal(study.TrainingConfig, "server")
     assert set(own["partition"]) == literal(study.DataConfig, "partition") - {"iid"}
     assert set(own["dataset"]) == set(SOURCES) - {"idx"}

@@ -12,13 +12,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax import attacks, data, privacy
+from mrsa_jax import attacks, privacy
 from mrsa_jax._core import gaussian as _gaussian
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax.study import _build
+from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 from mrsa_watch._base.errors import require
@@ -139,8 +139,8 @@ class _Trained:
     """
 
     def __init__(self, config: DistinguishConfig, history: np.ndarray, progress: Progress) -> None:
-        dataset = data.load(config.dataset, seed=config.seed)
-        self.model = _build.MODELS[config.model](dataset.num_classes)
+        dataset = load_data(config.dataset, config.seed)
+        self.model = build("model", config.model, dataset.num_classes)
         shape = dataset.train_inputs.shape[1:]
         self.pool = (on_device(dataset.train_inputs), on_device(dataset.train_labels))
         whole = len(self.pool[1])

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import attacks, data, federated, plotting
+from mrsa_jax import attacks, federated, plotting
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream
-from mrsa_jax.study import _build
+from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
@@ -32,7 +32,7 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     num_clients = config.num_summed
     images, labels, classes = _chosen_images(config, num_clients * config.num_images)
     shape, one, everybody = tuple(images.shape[1:]), config.num_images, len(images)
-    model = _build.MODELS[config.model](classes)
+    model = build("model", config.model, classes)
     start, trainer = _run.start_and_trainer(config, model, shape, batch_size=one)
     clients = _run.equal_parts(images, labels, num_clients, one, classes)  # each makes one step
     updates = np.asarray(federated.client_updates(config.seed, model, start, clients, trainer))
@@ -110,7 +110,7 @@ def _score_images(
 def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Return images, labels and the number of classes."""
     if config.dataset is not None:
-        dataset = data.load(config.dataset, seed=config.seed)
+        dataset = load_data(config.dataset, config.seed)
         known = np.asarray(dataset.train_labels)
         rule = f"must hold the {count} images that are asked for"
         require(len(known) >= count, "dataset", rule, len(known))

@@ -13,6 +13,7 @@ from mrsa_jax._core.arrays import as_integers
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config
+from mrsa_jax.study._parts import build
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
@@ -63,7 +64,7 @@ def _simulated(
     config: LeastSquaresConfig, label: str, history: np.ndarray, progress: Progress
 ) -> _Sums:
     dataset, clients = _run.dealt_out(config, config.num_clients)
-    model = _build.MODELS[config.model](dataset.num_classes)
+    model = build("model", config.model, dataset.num_classes)
     shape = dataset.train_inputs.shape[1:]
     start, trainer = _run.start_and_trainer(
         config, model, shape, config.batch_size, config.clip_norm

@@ -10,7 +10,7 @@ from mrsa_jax import attacks, data, federated
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, samples_at_once
 from mrsa_jax._core.streams import Stream, as_key, fold
-from mrsa_jax.study import _build
+from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_models import MembershipConfig
 from mrsa_watch._base.errors import require
@@ -27,7 +27,7 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     key = as_key(config.seed)
     pool = _pool(config)
     shape = tuple(pool.inputs.shape[1:])
-    model = _build.MODELS[config.model](pool.num_classes)
+    model = build("model", config.model, pool.num_classes)
     start, trainer = _run.start_and_trainer(config, model, shape, config.batch_size)
     methods = [
         attacks.membership(
@@ -59,7 +59,7 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
 
 def _pool(config: MembershipConfig) -> data.ClientData:
     """Return the clients' samples, and behind them others that nobody has trained on."""
-    dataset = data.load(config.dataset, seed=config.seed)
+    dataset = load_data(config.dataset, config.seed)
     inputs, labels = dataset.train_inputs, np.asarray(dataset.train_labels)
     count, size = max(config.num_targets, config.num_summed), config.client_size
     needed = (count + 2) * size + 1  # others to ask about, and the adversary's own

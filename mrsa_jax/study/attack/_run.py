@@ -16,10 +16,11 @@ from mrsa_jax import attacks, data, federated, plotting, quantize
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.streams import Stream, as_key, fold
-from mrsa_jax.study import _build, _store
+from mrsa_jax.study import _store
 from mrsa_jax.study._attack_rows import AttackSettings
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._kinds import attack_of
+from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study._run_folder import write_json, write_rows
@@ -109,20 +110,20 @@ def on_the_wire(dim: int, senders: int) -> int:
 @functools.cache
 def data_of(name: str, directory: Any, seed: int) -> tuple[int, tuple[int, ...], int]:
     """Return the bytes of a data set, on the host and on the device, a sample's shape, classes."""
-    found = data.load(name, directory=directory, seed=seed)
+    found = load_data(name, seed, directory)
     size = sum(np.asarray(one).nbytes for one in (found.train_inputs, found.test_inputs))
     return 2 * size, tuple(found.train_inputs.shape[1:]), found.num_classes
 
 
 def dim_of(model: str, shape: tuple[int, ...], classes: int) -> int:
     """Return a model's number of parameters."""
-    return int(federated.num_parameters(_build.MODELS[model](classes), shape))
+    return int(federated.num_parameters(build("model", model, classes), shape))
 
 
 @functools.cache
 def activations(model: str, shape: tuple[int, ...], classes: int) -> int:
     """Return how many numbers a model's layers put out for one sample."""
-    module = _build.MODELS[model](classes)
+    module = build("model", model, classes)
     sample = jnp.zeros((1, *shape), jnp.float32)
 
     def answers(key: Any) -> Any:
@@ -161,7 +162,7 @@ def stream(config: Any, of: Stream) -> Any:
 
 def dealt_out(config: Any, count: int) -> tuple[data.Dataset, data.ClientData]:
     """Return an attack's data set, and equal random parts of it for so many clients."""
-    dataset = data.load(config.dataset, seed=config.seed)
+    dataset = load_data(config.dataset, config.seed)
     return dataset, data.iid(stream(config, Stream.PARTITION), dataset, count)
 
 
