@@ -230,8 +230,7 @@ def _asked_charts(
             chart = _points.sweep_chart(results, rows, y, x, hue)
         else:
             chart = pair_chart(rows, x, y, hue, _points.words_of(rows, names, x, y))
-        title = chart.title if facet == _NONE else f"{heading(facet)} {label}"
-        charts.append(dataclasses.replace(chart, title=title))
+        charts.append(chart if facet == _NONE else dataclasses.replace(chart, title=label))
     return charts
 
 
