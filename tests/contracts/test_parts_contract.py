@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from mrsa_jax import attacks, dp, federated, graphs, hetero, quantize, secagg
@@ -59,6 +60,7 @@ class Family:
     rows: dict[str, list[Callable[[], tuple[Any, Any]]]]
 
 
+_ADAM = optax.adam(0.01)
 _SGD = {"batch_size": 2, "num_epochs": 2}
 FAMILIES = {
     "quantizer": Family(
@@ -133,10 +135,16 @@ FAMILIES = {
                     federated.local_sgd(_MODEL, 0.4, **_SGD),
                 ),
                 lambda: (
-                    federated.local_sgd(_MODEL, 0.1, momentum=0.5, proximal=0.1, **_SGD),
-                    federated.local_sgd(_MODEL, 0.2, momentum=0.9, proximal=0.3, **_SGD),
+                    federated.local_sgd(
+                        _MODEL, 0.1, momentum=0.5, proximal=0.1, clip_norm=0.1, **_SGD
+                    ),
+                    federated.local_sgd(
+                        _MODEL, 0.2, momentum=0.9, proximal=0.3, clip_norm=0.3, **_SGD
+                    ),
                 ),
-            ]
+            ],
+            # an optimizer is no number: another one is another program
+            "local_optax": [lambda: (federated.local_optax(_MODEL, _ADAM, **_SGD),) * 2],
         },
     ),
 }
