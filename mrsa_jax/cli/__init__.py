@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import pathlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -50,6 +52,7 @@ class _Command(NamedTuple):
     config: type  # whose docstring is the command's own help, its first line that of all commands
     run: Callable[[Any], int]  # configuration -> exit status
     defaults: Callable[[pathlib.Path | None, list[str]], Any] | None = None  # by --config and words
+    few: str = ""  # the flags that --help shows; all if empty, as --help-all does
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +66,19 @@ def _run_reproduce(config: Any) -> int:
     return status
 
 
+_RUN = "seed out rounds json num-clients cohort-size dropout-rates"
+_LEARN = f"{_RUN} dataset model learning-rate graph noise-multiplier"
+_LOG = "round-column client-column where effort coalition fail-below fail-below-hidden"
 _COMMANDS: dict[str, _Command] = {
-    "demo": _Command(KINDS["demo"].config, run_study),
-    "simulate": _Command(KINDS["simulate"].config, run_study),
-    "audit": _Command(KINDS["audit"].config, run_audit),
+    "demo": _Command(KINDS["demo"].config, run_study, few=f"{_LEARN} schemes"),
+    "simulate": _Command(
+        KINDS["simulate"].config, run_study, few=f"{_RUN} schemes trials availability graph"
+    ),
+    "audit": _Command(KINDS["audit"].config, run_audit, few=f"{_LOG} certificate out json"),
     "watch": _Command(WatchConfig, run_watch),
     "advise": _Command(KINDS["advise"].config, run_advise),
     "secagg": _Command(KINDS["secagg"].config, run_secagg),
-    "train": _Command(KINDS["train"].config, run_study),
+    "train": _Command(KINDS["train"].config, run_study, few=f"{_LEARN} scheme resume"),
     "attack": _Command(AttackCommand, run_attack, defaults),
     "sweep": _Command(SweepCommand, run_sweep_command),
     "reproduce": _Command(_Reproduce, _run_reproduce),
@@ -195,14 +203,40 @@ def _parse(words: list[str]) -> Any:
     elif chosen is not None and path is not None:
         settings[words[0]] = load_config(type(settings[words[0]]), path)
     parser: Any = tyro.conf.OmitArgPrefixes[_union(settings, words[:1])]  # type: ignore[misc]
+    has_frames = sys.stdout.encoding == "utf-8"  # as tyro asks; by them flags are found in its text
+    few = chosen.few.split() if chosen and has_frames and {"-h", "--help"} & {*words} else []
+    words = ["--help" if word == "--help-all" else word for word in words]
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     try:
-        return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
+        with contextlib.redirect_stdout(printed) if few else contextlib.nullcontext():
+            return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
     except SystemExit as stop:
+        if few:
+            printed.seek(0)
+            sys.stdout.write(_shortened(printed.read(), few, words[0]))
         joined = [word for word in words if "," in word]
         if stop.code and joined:
             hint = f"hint: several values are set apart by blanks: {joined[0].replace(',', ' ')}"
             error_console().print(hint, markup=False, highlight=False)
         raise
+
+
+def _shortened(text: str, few: list[str], command: str) -> str:
+    """Return a command's help with these flags alone, and the panels that hold one of them."""
+    kept, panel, is_kept, left_out = [], [], True, 0
+    for line in text.splitlines():
+        flag = re.match(r"│ (?:-h, )?--([a-z-]+)", line)
+        if line.startswith("╭"):
+            panel, is_kept = [], True
+        elif flag:
+            is_kept = flag[1] in ("help", *few)
+            left_out += not is_kept
+        if line.startswith("╰"):
+            kept += [*panel, line] * any(re.match("│ -", own) for own in panel)
+        elif is_kept:
+            (panel if line.startswith(("╭", "│")) else kept).append(line)
+    more = f"{left_out} more settings: mrsa-jax {command} --help-all"
+    return "\n".join([*kept, more, ""])
 
 
 def _union(settings: dict[str, Any], chosen: list[str]) -> Any:
