@@ -58,8 +58,15 @@ def families() -> dict[str, tuple[str, ...]]:
 
 @functools.cache
 def received(module: str) -> tuple[type, ...]:
-    """Return the classes that a family's functions return, and that no family names."""
+    """Return the classes that a family's functions return, and that no family names.
+
+    The package's own functions may return a family's: that has its entry there.
+    """
     named = {name for names in families().values() for name in names}
+    if module == PACKAGE:
+        named |= {
+            own.__name__ for other in families() if other != PACKAGE for own in received(other)
+        }
     found: dict[str, type] = {}
     for name in public_names(module):
         function = inspect.unwrap(getattr(importlib.import_module(module), name))
