@@ -232,6 +232,7 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     points: dict[int, Point] = {}
     identities: dict[int, Identity] = {}
     first: dict[str, int] = {}
+    programs: dict[int, Any] = {}
     bad: list[Point] = []
     for number, point in enumerate(sweep.points()):
         if not point.problem:
@@ -240,9 +241,10 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
             same = first.get(own.key)
             try:
                 if same is None:
-                    runner.group_of(point.config)
+                    programs[number] = runner.group_of(point.config)
                     first[own.key], points[number], identities[number] = number, point, own
                 elif trials > getattr(points[same].config, "trials", trials):
+                    programs[same] = runner.group_of(point.config)
                     points[same] = dataclasses.replace(points[same], config=point.config)
             except ConfigurationError as error:  # shows only when its schemes are built
                 point = Point(point.index, None, str(error))
@@ -262,16 +264,19 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
         for one in variables.values()
     )
     return Plan(
-        sweep, machine, cells, points, identities, tuple(bad), _grouped(runner, points, machine),
+        sweep, machine, cells, points, identities, tuple(bad),
+        _grouped(runner, points, programs, machine),
         variables, inner, each * sweep.size,
     )  # fmt: skip
 
 
-def _grouped(runner: Any, points: dict[int, Point], machine: Machine) -> tuple[Group, ...]:
+def _grouped(
+    runner: Any, points: dict[int, Point], programs: dict[int, Any], machine: Machine
+) -> tuple[Group, ...]:
     """Return points by the program that computes them."""
     groups: dict[Any, list[int]] = {}
-    for number, point in points.items():
-        groups.setdefault(runner.group_of(point.config), []).append(number)
+    for number, program in programs.items():
+        groups.setdefault(program, []).append(number)
     found = []
     for numbers in groups.values():
         config = points[numbers[0]].config
