@@ -86,30 +86,32 @@ def hidden_by_round(
 ) -> np.ndarray:
     """Return quantiles of `hidden_among` after each round of one history, and compile nothing.
 
-    Rows that raise the rank are made orthonormal, so that a client's leverage after each of them is
-    a sum of squares. To six digits; NaN where floats do not know that many. Integers say who is
-    exposed.
+    Rows that raise the rank are made orthonormal: leverages are sums of squares. To six digits, NaN
+    where floats do not know that many. Integers say who is exposed.
 
     Args:
         history: bool `[rounds, clients]`.
         found: What `summaries` found of it alone.
         quantiles: Of those in sums.
     """
+    from mrsa_jax.privacy import _gram_loops as gram_loops
+
     ranks, first = found.rank[0], found.first_exposure[0]
     rows = history[np.diff(ranks, prepend=0) > 0].astype(np.float64)
-    inverse = np.linalg.inv(np.linalg.cholesky(rows @ rows.T))
-    units = inverse @ rows
-    # what their products differ from 0 and 1 by, and how far rounding turns them out of the span
-    error = np.linalg.norm(units @ units.T - np.eye(len(units)))
+    # `einsum` and loops, not BLAS, whose threads wait for one another on a busy machine; the error
+    # is what their products differ from 0 and 1 by, and how far rounding turns them out of the span
+    inverse = np.triu(np.einsum("ic,jc->ij", rows, rows))
+    is_known = gram_loops._inverse_factor(inverse)
+    units = np.einsum("ji,jc->ic", inverse, rows)
+    error = np.linalg.norm(np.einsum("ic,jc->ij", units, units) - np.eye(len(units)))
     error += np.finfo(float).eps * units.size * np.linalg.norm(inverse) * np.linalg.norm(rows)
     grown = np.zeros((len(units) + 1, history.shape[1]))
     np.cumsum(units**2, axis=0, out=grown[1:])
     below = np.minimum(grown[ranks], np.nextafter(1.0, 0.0))
     shares = np.where(np.logical_or.accumulate(history), below, 0.0)
-    if error > _SIX_DIGITS:
+    if not (is_known and error <= _SIX_DIGITS):
         shares = np.where(shares > 0, np.nan, shares)
-    after = np.arange(len(history))[:, None]
-    shares = np.where((first >= 0) & (first <= after), 1.0, shares)
+    shares[(first >= 0) & (first <= np.arange(len(history))[:, None])] = 1.0
     return np.asarray(quantiles_of(shares, quantiles, np))
 
 
