@@ -157,7 +157,9 @@ def assign_rates(
     if how == "sorted":
         place = np.sort(place)
     elif how == "shuffled" and values.size > 1:
-        words = np.asarray(client_words(as_key(seed), num_clients))
+        # of more clients than there are: a client's word is its own, and few sizes are compiled
+        drawn = max(1024, 1 << (num_clients - 1).bit_length())
+        words = np.asarray(client_words(as_key(seed), drawn))[:num_clients]
         place = place[np.argsort(words, kind="stable")]
     return values[place]
 

@@ -198,3 +198,18 @@ def test_noise_of_segments_is_a_number(tmp_path):
 )
 def test_what_decides_on_a_training_s_programs(settings, groups, tmp_path):
     assert len(planned(TRAIN + settings, tmp_path).groups) == groups
+
+
+def test_ten_shapes_of_blocks_compile_nothing():
+    points = []
+    for k in range(11):
+        sizes = {"num_clients": 12 + 2 * k, "cohort_size": 4}
+        grid = {"scheme": ["uniform", "batch_partitioning:2"], "seed": list(range(1 + k % 3))}
+        asked = {"rounds": 9 + k, "trials": 1 + k, "population": sizes, "grid": grid}
+        points.append([point.config for point in sweeps.sweep_of(asked).points()])
+    run = sweeps.sweep_of(asked).kind.runner().run
+    list(run(points[0], Machine(), (), 64))
+    with programs() as found:
+        for configs in points[1:]:
+            list(run(configs, Machine(), (), 64))
+    assert not found
