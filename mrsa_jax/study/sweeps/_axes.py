@@ -15,7 +15,7 @@ import json
 import math
 import pathlib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mrsa_jax.study._config import studied
@@ -170,6 +170,23 @@ class Sweep:
             f"{field.rpartition('.')[2]} = {self._label(field, value)}"
             for field, value in self._changes(index)
         )
+
+    def among(self, indices: Sequence[tuple[int, ...]]) -> str:
+        """Return in words which places some cells have on the axes of which they have not all."""
+        found = []
+        for axis, places in zip(self.axes, zip(*indices, strict=True), strict=True):
+            own = sorted(set(places))
+            if len(own) < len(axis.values):
+                names = " with ".join(field.rpartition(".")[2] for field in axis.fields)
+                shown = [
+                    " with ".join(
+                        str(self._label(field, value))
+                        for field, value in zip(axis.fields, axis.values[place], strict=True)
+                    )
+                    for place in own[:6]
+                ]
+                found.append(f"{names} = {' or '.join(shown)}{' or ...' * (len(own) > 6)}")
+        return ", ".join(found)
 
     def _label(self, field: str, value: Any) -> Any:
         shown = self.kind.label(field, value)

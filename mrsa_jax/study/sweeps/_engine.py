@@ -30,7 +30,7 @@ from mrsa_watch._base.errors import ConfigurationError, check_count, require
 if TYPE_CHECKING:
     import xarray as xr
 
-_SHOWN = 20  # impossible cells in a message
+_SHOWN = 20  # causes of impossible cells in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,9 +289,16 @@ def _grouped(
 def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
     if not bad or (sweep.skip_impossible and num_good):
         return
-    lines = [f"  {sweep.named(point.index)}: {point.problem}" for point in bad[:_SHOWN]]
-    if len(bad) > _SHOWN:
-        lines.append(f"  and {len(bad) - _SHOWN} more")
+    causes: dict[str, list[Point]] = {}
+    for point in bad:
+        causes.setdefault(point.problem.partition("; got ")[0], []).append(point)
+    lines = []
+    for cells in list(causes.values())[:_SHOWN]:
+        more = f" ({len(cells)} cells, the first of which)" if len(cells) > 1 else ""
+        where = sweep.among([point.index for point in cells]) if more else ""
+        lines.append(f"  {where or sweep.named(cells[0].index)}{more}: {cells[0].problem}")
+    if len(causes) > _SHOWN:
+        lines.append(f"  and {len(causes) - _SHOWN} more causes")
     raise ConfigurationError(
         f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do not (nothing "
         "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)

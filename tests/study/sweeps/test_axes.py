@@ -2,6 +2,7 @@
 
 import pytest
 
+import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.study import SimulateConfig, TrainConfig
 from mrsa_jax.study.sweeps import load_sweep, parse_sweep
@@ -209,3 +210,19 @@ protocol.whole_blocks = [false, true]
 """)
     asked = [one.config.protocol.whole_blocks for one in sweep.points() if one.config]
     assert asked == [False, True] * 2
+
+
+def test_impossible_cells_are_grouped_by_cause() -> None:
+    """A line says which places on which axes a cause is at, and the first of its cells."""
+    grid = {
+        "scheme": ["uniform", "batch_partitioning:5"],
+        "population.num_clients": [10, 12, 20],
+        "population.cohort_size": [4, 12, 15],
+    }
+    with pytest.raises(mj.ConfigurationError) as caught:
+        mj.study.sweep({"rounds": 5, "trials": 1, "grid": grid})
+    _, first, second = str(caught.value).splitlines()
+    assert first.startswith(
+        "  num_clients = 10 or 12, cohort_size = 12 or 15 (6 cells, the first of which): `cohort_"
+    )
+    assert second.startswith("  scheme = Multi-RoundSecAgg (T=5), cohort_size = 4 or 12 (5 cells,")

@@ -133,7 +133,7 @@ def test_impossible_cells_are_listed_and_nothing_is_run(tmp_path):
         planned(tmp_path / "out", text)
     message = str(caught.value)
     assert "2 of 12 do not (nothing was run" in message
-    assert "scheme = Multi-RoundSecAgg, privacy_target = 3, dropout_rates = 0.1: " in message
+    assert "scheme = Multi-RoundSecAgg, privacy_target = 3 (2 cells, the first of which)" in message
     assert "`cohort_size` must be a multiple of `privacy_target`; got 4 and 3" in message
     assert not (tmp_path / "out").exists()
     plan = planned(tmp_path / "out", text, skip_impossible=True)
