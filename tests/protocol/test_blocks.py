@@ -683,6 +683,32 @@ def test_without_signed_keys_mates_are_parted(monkeypatch):
     assert games(3, 0, 0)[0] > 0
 
 
+def shares_of_one_withheld():
+    """Nobody is sent client 1's shares, and then the others sign that all are there."""
+    room, rest = Room(), set(range(N)) - {1}
+    mail = {i: dict(ShareKeys.from_bytes(room.share(i)).ciphertexts) for i in room.everybody}
+    for i in room.everybody:
+        room.upload(i, mail, None if i == 1 else rest)
+    signed = {i: room.sign(i, range(N)) for i in rest}
+    answers = {i: room.unmask(i, {j: signed[j] for j in rest - {i}}) for i in rest}
+    return parted([(room, set(), answers)], set())
+
+
+def test_the_shares_of_mates_are_asked_for_twice(monkeypatch):
+    """By P0, and by lists that hold only clients whose shares came: without both, mates are parted.
+
+    Without P0 alone nothing parts them. A client that lacks a mate's shares refuses every list with
+    that mate, and every other list lacks its block.
+    """
+    with pytest.raises(PartedBlockError):
+        shares_of_one_withheld()
+    monkeypatch.setattr(Terms, "mates", lambda *_: set())
+    with pytest.raises(UnexpectedMessageError, match=r"a request for shares of \[1\]"):
+        shares_of_one_withheld()
+    monkeypatch.setattr(Client, "_check_known", lambda *_: None)
+    assert shares_of_one_withheld()
+
+
 # --- games of several rounds
 
 
