@@ -26,7 +26,8 @@ import numpy as np
 from mrsa_jax._core.plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study.sweeps._engine import Count, Plan, Task, compute, computed
+from mrsa_jax.study.sweeps._engine import Count, compute, computed
+from mrsa_jax.study.sweeps._plan import Plan, Task
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 from mrsa_watch._base.errors import ConfigurationError, MrsaError, needed, require
 

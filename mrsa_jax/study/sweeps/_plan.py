@@ -1,0 +1,304 @@
+"""What a sweep comes to before anything is computed: its points by program, and its tasks."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax._core.memory import memory_words
+from mrsa_jax.study._records import Index
+from mrsa_jax.study._run_folder import changes, digest_of_file, made_by
+from mrsa_jax.study._runner import DETAILS, Machine, Runner
+from mrsa_jax.study._view import CELL
+from mrsa_jax.study.sweeps._axes import Point, Sweep
+from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identity, identity
+from mrsa_jax.study.sweeps._store import SweepStore
+from mrsa_watch._base.errors import ConfigurationError, require
+
+if TYPE_CHECKING:
+    pass
+
+_SHOWN = 20  # causes of impossible cells in a message
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Points that one compiled program computes.
+
+    Attributes:
+        numbers: Of its points, counted over the grid, the last axis fastest.
+        together: How many are computed in one go.
+        memory_bytes: What these need, about.
+    """
+
+    numbers: tuple[int, ...]
+    together: int
+    memory_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Trials of some points of one group, computed in one go.
+
+    Attributes:
+        numbers: Of the points.
+        first: Of the trials.
+        count: Of the trials.
+        together: How many points the program is made for.
+    """
+
+    numbers: tuple[int, ...]
+    first: int
+    count: int
+    together: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a sweep comes to before anything is computed.
+
+    Attributes:
+        sweep: It.
+        machine: What it may use.
+        cells: What each cell is to show: key and trials.
+        points: The different ones that are possible, by the number of their first cell.
+        identities: What each of them is.
+        impossible: Cells that are left empty.
+        groups: Points by the program that computes them.
+        variables: What each point has.
+        inner: Lengths of the dimensions within a point.
+        store_bytes: Size of the results before compression.
+    """
+
+    sweep: Sweep
+    machine: Machine
+    cells: np.ndarray
+    points: dict[int, Point]
+    identities: dict[int, Identity]
+    impossible: tuple[Point, ...]
+    groups: tuple[Group, ...]
+    variables: dict[str, Any]
+    inner: dict[str, int]
+    store_bytes: int
+
+    @property
+    def num_computed(self) -> int:
+        """Points with settings of their own."""
+        return sum(len(group.numbers) for group in self.groups)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the largest group needs at once, about, beside JAX itself."""
+        return max((group.memory_bytes for group in self.groups), default=0)
+
+    def check_memory(self, processes: int = 1) -> str:
+        """Say what is needed where several processes of this machine compute, or refuse it.
+
+        Raises:
+            ConfigurationError: If memory does not suffice, naming the point that needs most.
+        """
+        if not self.groups:
+            return ""
+        largest = max(self.groups, key=lambda group: group.memory_bytes)
+        name = self.sweep.named(self.points[largest.numbers[0]].index)
+        reduce = "the sizes of that point" + (" or workers" if processes > 1 else "")
+        return memory_words(processes * self.memory_bytes, "grid", name, reduce)
+
+    @functools.cached_property
+    def num_cells(self) -> dict[int, int]:
+        """For each point, how many cells show it."""
+        counts = collections.Counter(self.cells["key"].tolist())
+        return {n: counts[own.key.encode()] for n, own in self.identities.items()}
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether points are a number of trials, to which more can be added."""
+        return self.sweep.kind.name in RANGED
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a record of several trials says something of all of them together."""
+        return "trial" not in self.inner
+
+    def trials(self, number: int) -> int:
+        """Return how many trials a point has."""
+        return int(self.points[number].config.trials) if self.is_ranged else 1
+
+    def config(self, task: Task, number: int) -> Any:
+        """Return the settings of a point with the trials of a task."""
+        config = self.points[number].config
+        return dataclasses.replace(config, trials=task.count) if self.is_ranged else config
+
+    def tasks(self, store: SweepStore | None = None) -> list[Task]:
+        """Return what is to be computed, group by group: all of it, or what a store lacks."""
+        found = []
+        for group in self.groups:
+            ranges: dict[tuple[int, int], list[int]] = {}
+            for number in group.numbers:
+                first, end = self.there(store, number), self.trials(number)
+                if first < end:
+                    ranges.setdefault((first, end - first), []).append(number)
+            for (first, count), own in ranges.items():
+                found += [
+                    Task(tuple(own[i : i + group.together]), first, count, group.together)
+                    for i in range(0, len(own), group.together)
+                ]
+        return found
+
+    def there(self, store: SweepStore | None, number: int) -> int:
+        """Return how many trials of a point a store has, from the first on without a gap."""
+        if store is None:
+            return 0
+        trials = self.trials(number)
+        parts = store.parts(self.identities[number].key, trials, whole=self.is_whole)
+        return min(parts[-1].end, trials) if parts else 0
+
+    def changed(self, index: Index) -> list[str]:
+        """Say since when points that are there with the same settings have to be computed anew."""
+        before = {own.settings: own for records in index.records.values() for own in records}
+        counts: collections.Counter[str] = collections.Counter()
+        for own in self.identities.values():
+            old = before.get(own.settings)
+            if old is not None and own.key not in index.records:
+                words = changes(json.loads(old.made_by), own.made_by)
+                code = [one for one in words if not one.startswith("mrsa_jax is")]
+                reasons = COMPUTES_ALIKE.get(self.sweep.kind.name, ())[-1:]
+                counts["; ".join(code or (*words, *reasons)) or "the platform is another"] += 1
+        return [
+            f"{words} since {counted(count, 'point')} {'was' if count == 1 else 'were'} computed: "
+            f"{'it is' if count == 1 else 'they are'} computed anew"
+            for words, count in counts.items()
+        ]
+
+    def of_task(self, task: Task) -> Plan:
+        """Return the plan of some points of one group alone, small enough to send."""
+        return dataclasses.replace(
+            self,
+            points={number: self.points[number] for number in task.numbers},
+            identities={number: self.identities[number] for number in task.numbers},
+            cells=self.cells[:0],
+            impossible=(),
+            groups=(Group(task.numbers, task.together, 0),),
+        )
+
+    def open_store(self) -> SweepStore:
+        """Lay the store out, or open it where it is."""
+        return SweepStore.create(self.sweep, self.cells, self.variables, self.inner)
+
+    def check_unchanged(self, numbers: Sequence[int]) -> None:
+        """Check that code and files are here what they were where the sweep was planned.
+
+        Raises:
+            ConfigurationError: Naming what differs.
+        """
+        for number in numbers:
+            before, now = self.identities[number].made_by, made_by(self.points[number].config)
+            changed = changes(before, now)
+            if changed:
+                raise ConfigurationError(
+                    "`out` must be filled by one state of code and files, also on every worker; "
+                    f"got {str(self.sweep.out)!r}, and since the sweep began {'; '.join(changed)}: "
+                    "what is complete is kept; start the workers and the same command again"
+                )
+
+
+def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
+    """Check every cell and sort the points into groups.
+
+    Args:
+        sweep: As `load_sweep` returns it.
+        machine: What points may use.
+
+    Raises:
+        ConfigurationError: Naming the cells that make no sense, unless the sweep leaves these
+            empty; or where no cell makes sense.
+    """
+    machine = machine or Machine()
+    runner: Runner = sweep.kind.runner()
+    digest = functools.cache(digest_of_file)
+    cells = np.zeros(sweep.size, CELL)
+    points: dict[int, Point] = {}
+    identities: dict[int, Identity] = {}
+    first: dict[str, int] = {}
+    programs: dict[int, Any] = {}
+    bad: list[Point] = []
+    for number, point in enumerate(sweep.points()):
+        if not point.problem:
+            own = identity(sweep.kind, point.config, digest)
+            trials = getattr(point.config, "trials", 1) if sweep.kind.name in RANGED else 1
+            same = first.get(own.key)
+            try:
+                if same is None:
+                    programs[number] = runner.group_of(point.config)
+                    first[own.key], points[number], identities[number] = number, point, own
+                elif trials > getattr(points[same].config, "trials", trials):
+                    programs[same] = runner.group_of(point.config)
+                    points[same] = dataclasses.replace(points[same], config=point.config)
+            except ConfigurationError as error:  # shows only when its schemes are built
+                point = Point(point.index, None, str(error))
+                own = dataclasses.replace(own, key="")
+            cells[number] = own.key, own.settings, trials
+        if point.problem:
+            bad.append(point)
+    _check_possible(sweep, len(points), bad)
+    configs = [point.config for point in points.values()]
+    variables = runner.variables(configs, sweep.kept)
+    for name in sweep.keep or ():
+        rule = f"must name what points of {sweep.kind.name} can have"
+        require(name in variables, "keep", f"{rule}: {', '.join(DETAILS)} of who took part", name)
+    inner = runner.sizes(configs)
+    each = sum(
+        np.dtype(one.dtype).itemsize * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
+        for one in variables.values()
+    )
+    return Plan(
+        sweep, machine, cells, points, identities, tuple(bad),
+        _grouped(runner, points, programs, machine),
+        variables, inner, each * sweep.size,
+    )  # fmt: skip
+
+
+def _grouped(
+    runner: Any, points: dict[int, Point], programs: dict[int, Any], machine: Machine
+) -> tuple[Group, ...]:
+    """Return points by the program that computes them."""
+    groups: dict[Any, list[int]] = {}
+    for number, program in programs.items():
+        groups.setdefault(program, []).append(number)
+    found = []
+    for numbers in groups.values():
+        config = points[numbers[0]].config
+        tasks = -(-len(numbers) // runner.together(config, machine))
+        count = -(-len(numbers) // tasks)  # tasks of about one size
+        found.append(Group(tuple(numbers), count, runner.memory_bytes(config, machine, count)))
+    return tuple(found)
+
+
+def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
+    if not bad or (sweep.skip_impossible and num_good):
+        return
+    causes: dict[str, list[Point]] = {}
+    for point in bad:
+        causes.setdefault(point.problem.partition("; got ")[0], []).append(point)
+    lines = []
+    for cells in list(causes.values())[:_SHOWN]:
+        more = f" ({len(cells)} cells, the first of which)" if len(cells) > 1 else ""
+        where = sweep.among([point.index for point in cells]) if more else ""
+        lines.append(f"  {where or sweep.named(cells[0].index)}{more}: {cells[0].problem}")
+    if len(causes) > _SHOWN:
+        lines.append(f"  and {len(causes) - _SHOWN} more causes")
+    raise ConfigurationError(
+        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do not (nothing "
+        "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {noun}{'s' * (number != 1)}"
