@@ -223,7 +223,9 @@ def _parse(words: list[str]) -> Any:
 
 def _shortened(text: str, few: list[str], command: str) -> str:
     """Return a command's help with these flags alone, and the panels that hold one of them."""
-    kept, panel, is_kept, left_out = [], [], True, 0
+    kept: list[str] = []
+    panel: list[str] = []
+    is_kept, left_out = True, 0
     for line in text.splitlines():
         flag = re.match(r"│ (?:-h, )?--([a-z-]+)", line)
         if line.startswith("╭"):
