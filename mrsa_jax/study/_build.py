@@ -246,6 +246,12 @@ def build_online(
     return _kept_online(seed, own, _state())
 
 
+def online_of_any_seed(seed: int, population: PopulationConfig) -> availability.Availability:
+    """Return who is online, perhaps of another seed: with the same fields and shapes."""
+    is_kept = population.availability.partition(":")[0] in _KEPT
+    return build_online(0 if is_kept else seed, population)[0]
+
+
 def _new_online(
     seed: int, population: PopulationConfig, clients: data.ClientData | None
 ) -> tuple[availability.Availability, np.ndarray]:

@@ -225,7 +225,7 @@ _DEFAULT_BYTES = 2**28  # of the histories that are held at once
 
 def group_of(config: SimulateConfig) -> Hashable:
     """Return what decides which program rolls a point's trials out."""
-    schemes = _selector(config), _availability(config)
+    schemes = _selector(config), _build.online_of_any_seed(config.seed, config.population)
     rule = _rule(config)
     return program_of((*schemes, rule)), config.rounds, config.trials, rule is None
 

@@ -86,17 +86,14 @@ class View:
             return False
         return bool(attributes.get("made_of") == json.dumps(self.token()))
 
-    def write(self, *, empty: bool = False) -> None:
-        """Put the store in its place, whole; an empty one where nothing is to be read.
-
-        One process at a time.
-        """
+    def write(self) -> None:
+        """Put the store in its place, whole; one process at a time."""
         for one in self.folder.glob(f".{STORE}.*"):  # of one that was killed
             shutil.rmtree(one, ignore_errors=True)
         part = self.folder / f".{STORE}.partial-{os.getpid()}"
         old = self.folder / f".{STORE}.replaced-{os.getpid()}"
         try:
-            self._fill(part, self.token(), empty=empty)
+            self._fill(part, self.token())
             if (self.folder / STORE).exists():
                 (self.folder / STORE).rename(old)
             part.rename(self.folder / STORE)
@@ -117,7 +114,7 @@ class View:
         # a sweep that is extended replaces the files that a lazy array would read later
         return results.load() if results.nbytes <= _IN_MEMORY else results
 
-    def _fill(self, target: Any, token: str, *, empty: bool = False) -> None:
+    def _fill(self, target: Any, token: str) -> None:
         """Write all arrays to a folder or a store of zarr."""
         import zarr  # alone: xarray takes seconds to import, and is not needed for this
 
@@ -139,17 +136,15 @@ class View:
                 chunks=chunks + inner[name],
                 dtype=variable.dtype,
                 fill_value=variable.fill,
-            )
-            arrays[name].attrs.update(
-                {
+                attributes={  # with it: to add them later writes a file again
                     "_ARRAY_DIMENSIONS": [*axes, *variable.dims],
                     "units": variable.units,
                     "description": variable.description,
                     "fill": None if variable.fill != variable.fill else variable.fill,
-                }
+                },
             )
-        index = None if empty else self.index
-        for place in blocks if index is not None else ():
+        index = self.index
+        for place in blocks:
             for name, values in self._block(index, self.cells.reshape(shape)[place], inner).items():
                 arrays[name][place] = values
         told = {key: json.dumps(value) for key, value in self.manifest.items()}
@@ -229,8 +224,8 @@ def _add_coordinates(group: Any, coordinates: Iterable[Sequence[Any]]) -> None:
     others = []
     for name, dim, values, attributes in coordinates:
         own = np.asarray(values)
-        array = group.create_array(name, data=own, chunks=own.shape, fill_value=None)
-        array.attrs.update({**attributes, "_ARRAY_DIMENSIONS": [dim]})
+        told = {**attributes, "_ARRAY_DIMENSIONS": [dim]}
+        group.create_array(name, data=own, chunks=own.shape, fill_value=None, attributes=told)
         others += [name] * (name != dim)
     if others:
         group.attrs.update({"coordinates": " ".join(others)})

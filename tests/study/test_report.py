@@ -185,7 +185,7 @@ def test_half_written_folders(tmp_path: pathlib.Path, demo: pathlib.Path) -> Non
 
 def test_another_schema_says_which_version_wrote_it(demo: pathlib.Path) -> None:
     write(demo, "study.json", manifest(schema=7, versions={"mrsa_jax": "9.9"}))
-    refused(demo, "must hold results of schema 1; got 7")
+    refused(demo, "must hold results of schema 1 or 2; got 7")
     refused(demo, "written by mrsa_jax 9.9")
 
 

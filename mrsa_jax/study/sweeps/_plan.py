@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from mrsa_jax.study.sweeps._axes import Point, Sweep
 from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identity, identity
 from mrsa_jax.study.sweeps._store import SweepStore
 from mrsa_watch._base.errors import ConfigurationError, require
-
-if TYPE_CHECKING:
-    pass
 
 _SHOWN = 20  # causes of impossible cells in a message
 

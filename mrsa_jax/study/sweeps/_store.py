@@ -22,7 +22,7 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._config import different_settings, to_dict
 from mrsa_jax.study._records import Index, Log, Record, framed
 from mrsa_jax.study._run_folder import read_json, write_json
-from mrsa_jax.study._view import SCHEMA, STORE, View
+from mrsa_jax.study._view import SCHEMA, View
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_watch._base.errors import (
     ConfigurationError,
@@ -235,8 +235,6 @@ def _lay_out(sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[st
     for old in path.glob("cells-*"):
         if old.name != shown["cells"]:
             old.unlink()
-    if not (path / STORE).exists():
-        View(path, manifest).write(empty=True)
 
 
 def _check_extends(sweep: Sweep, manifest: dict[str, Any], cells: np.ndarray) -> None:
