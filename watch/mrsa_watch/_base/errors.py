@@ -239,8 +239,8 @@ def check_known(value: Any, argument: str, known: Iterable[str], kind: str) -> s
         mrsa_jax.ConfigurationError: `statistic` must be a known statistic: did you mean ...
     """
     names = tuple(known)
-    rule = f"must be {kind}: {nearest(str(value), names)}"
-    require(isinstance(value, str) and value in names, argument, rule, value)
+    if not (isinstance(value, str) and value in names):  # to look for the nearest takes longer
+        require(False, argument, f"must be {kind}: {nearest(str(value), names)}", value)
     return str(value)
 
 
