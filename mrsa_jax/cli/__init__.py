@@ -203,7 +203,9 @@ def _parse(words: list[str]) -> Any:
     elif chosen is not None and path is not None:
         settings[words[0]] = load_config(type(settings[words[0]]), path)
     parser: Any = tyro.conf.OmitArgPrefixes[_union(settings, words[:1])]  # type: ignore[misc]
-    has_frames = sys.stdout.encoding == "utf-8"  # as tyro asks; by them flags are found in its text
+    has_frames = (
+        getattr(sys.stdout, "encoding", "") == "utf-8"
+    )  # as tyro asks; by them flags are found in its text
     few = chosen.few.split() if chosen and has_frames and {"-h", "--help"} & {*words} else []
     words = ["--help" if word == "--help-all" else word for word in words]
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

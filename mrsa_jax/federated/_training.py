@@ -121,9 +121,9 @@ class Training:
             require(shape == (dim,), "initial_parameters", rule, shape)
         check_test(self.test, self.sample_shape)
         if self.client_test is not None:
-            num_clients = self.client_test.num_clients
-            rule = f"must have samples of {data.num_clients} clients"
-            require(num_clients == data.num_clients, "client_test", rule, num_clients)
+            rule = f"must be a `data.ClientData` with samples of {data.num_clients} clients"
+            found = getattr(self.client_test, "num_clients", type(self.client_test).__name__)
+            require(found == data.num_clients, "client_test", rule, found)
             check_model(self.model, self.client_test, loss_of(self.trainer))
         own_weights = checked_weights(self.weights, data.num_clients)
         object.__setattr__(self, "weights", own_weights)
