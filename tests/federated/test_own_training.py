@@ -270,7 +270,7 @@ def test_misuse() -> None:
     with pytest.raises(mj.ConfigurationError, match="`weights` must be left out where clients"):
         _training(_scaffold(), weights=_SIZES)
     fewer = dataclasses.replace(data, indices=data.indices[:2], sizes=data.sizes[:2])
-    with pytest.raises(mj.ConfigurationError, match="`client_test` must be .* with samples of 5"):
+    with pytest.raises(mj.ConfigurationError, match=r"`client_test` must be .* with samples of 5"):
         _training(sgd(loss=_squared), client_test=fewer)
     with pytest.raises(mj.ConfigurationError, match="`client_data` must have labels that are cl"):
         mj.data.label_dropout_rates(data)
