@@ -58,7 +58,7 @@ def _loaded(words: str, moment: str, heavy: str, folder: pathlib.Path) -> list[s
     [
         ("simulate", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
         ("train", "stage", f"{_NEVER} {_STORE}"),
-        ("sweep study.toml", "stage", f"{_NEVER} {_MODELS}"),
+        ("sweep study.toml", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
         ("secagg", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
         ("audit log.csv", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
         ("advise --log log.csv", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
@@ -75,7 +75,7 @@ def test_what_is_not_loaded_when_work_begins(
 
 def test_what_a_command_needs_would_be_seen(tmp_path: pathlib.Path) -> None:
     assert _loaded("train", "stage", "flax xarray", tmp_path) == ["flax"]
-    assert _loaded("sweep study.toml", "stage", "jax zarr", tmp_path) == ["jax", "zarr"]
+    assert _loaded("sweep study.toml", "stage", "jax zarr", tmp_path) == ["jax"]
 
 
 _MISSING = """
