@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import doctest
 import functools
 import importlib
 import inspect
 import pathlib
 import pkgutil
 import subprocess
+import symtable
 import sys
 from collections.abc import Collection, Iterator
 
@@ -389,6 +392,34 @@ def test_entry_points_have_their_names_and_a_doctest() -> None:
         names = list(inspect.signature(inspect.unwrap(function)).parameters)
         assert names[: len(wanted.split())] == wanted.split(), name
         assert ">>>" in (inspect.getdoc(function) or ""), name
+
+
+def _strangers(example: str) -> set[str]:
+    """Return the names that an example uses and neither makes nor finds in Python."""
+    table = symtable.symtable(example, "example", "exec")
+    inner = [symbol for part in table.get_children() for symbol in part.get_symbols()]
+    used = {symbol.get_name() for symbol in inner if symbol.is_global()}
+    used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
+    made = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    return used - made - set(dir(builtins))
+
+
+def test_examples_of_public_names_run_where_they_are_pasted() -> None:
+    """Each begins with an import of the package, and names nothing else that it does not make."""
+    assert _strangers("a = np.ones(b)\nsum(a[c] for c in range(d))") == {"np", "b", "d"}
+    wrong, count = [], 0
+    for name, value in _public():
+        described = value.__dict__.items() if inspect.isclass(value) else ()
+        parts = [(f"{name}.{key}", part) for key, part in described if key[0] != "_"]
+        for label, own in [(name, value), *parts]:
+            doc = getattr(own, "__func__", own).__doc__ or ""
+            lines = [line.source for line in doctest.DocTestParser().get_examples(doc)]
+            if lines:
+                begins = lines[0].startswith(("import mrsa_jax as mj", "from mrsa_watch"))
+                wrong += [] if begins and not _strangers("".join(lines)) else [label]
+                count += 1
+    assert count > 250
+    assert not wrong
 
 
 def _missing(path: pathlib.Path, modules: Collection[str]) -> list[str]:

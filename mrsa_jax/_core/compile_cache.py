@@ -30,8 +30,11 @@ def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.P
         The folder.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import jax, tempfile
-        >>> folder = use_compile_cache(jax.config.jax_compilation_cache_dir or tempfile.mkdtemp())
+        >>> folder = mj.use_compile_cache(
+        ...     jax.config.jax_compilation_cache_dir or tempfile.mkdtemp()
+        ... )
         >>> str(folder) == jax.config.jax_compilation_cache_dir
         True
     """

@@ -26,7 +26,8 @@ class Status(enum.IntEnum):
     `NOT_RUN`: clients were asked in a history, but the training had diverged before this round.
 
     Examples:
-        >>> Status.OK == 0, Status(1).name
+        >>> import mrsa_jax as mj
+        >>> mj.Status.OK == 0, mj.Status(1).name
         (True, 'SKIPPED')
     """
 

@@ -413,11 +413,12 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
         ConfigurationError: If an argument is out of range or no mechanism.
 
     Examples:
-        >>> from mrsa_jax import dp
-        >>> mechanism = dp.ring_mechanism("skellam", 1.0, 1.0, dim=16, num_clients=4,
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> mechanism = mj.dp.ring_mechanism("skellam", 1.0, 1.0, dim=16, num_clients=4,
         ...                               modulus_bits=20)
         >>> history = np.ones((2, 4), bool)
-        >>> audit = canaries(0, mechanism)
+        >>> audit = mj.attacks.canaries(0, mechanism)
         >>> round(audit.test(history).mu, 6)  # two rounds of noise multiplier 1: sqrt(2)
         1.414214
         >>> scores = audit.play(0, history, 400)

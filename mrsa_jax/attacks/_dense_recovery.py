@@ -95,16 +95,17 @@ def dense_recovery(layer: str | None = None, *, tolerance: float = 1e-2) -> Dens
         ConfigurationError: If the tolerance is out of range.
 
     Examples:
-        >>> import jax
         >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> import jax
         >>> model = mj.federated.logistic(3)
         >>> images = jnp.full((1, 2, 2, 1), 0.25)
         >>> flat = mj.federated.initial_parameters(0, model, (2, 2, 1))
         >>> def loss(flat):
         ...     logits = model.apply(mj.federated.unflatten(model, (2, 2, 1), flat), images)
         ...     return -jax.nn.log_softmax(logits)[0, 1]
-        >>> view = UpdateView(model, flat, (2, 2, 1), 3, -0.1 * jax.grad(loss)(flat), 1)
-        >>> dense_recovery().run(0, view).inputs.round(4)
+        >>> view = mj.attacks.UpdateView(model, flat, (2, 2, 1), 3, -0.1 * jax.grad(loss)(flat), 1)
+        >>> mj.attacks.dense_recovery().run(0, view).inputs.round(4)
         array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
     in_range = 0 < tolerance < 1

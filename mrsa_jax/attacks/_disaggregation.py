@@ -193,7 +193,8 @@ def disaggregation(
         ConfigurationError: If a number is out of range.
 
     Examples:
-        >>> disaggregation(restarts=8).restarts
+        >>> import mrsa_jax as mj
+        >>> mj.attacks.disaggregation(restarts=8).restarts
         8
     """
     in_range = 0 < tolerance < 1

@@ -183,12 +183,13 @@ def distinguish(
         ConfigurationError: If an argument is out of range.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> P = np.array([[1, 1, 1, 0], [0, 1, 1, 1]])
-        >>> attack = distinguish(0, shift=2.0)
+        >>> attack = mj.attacks.distinguish(0, shift=2.0)
         >>> round(attack.test(P).mu ** 2, 12)  # 2^2 (1, 0) M^-1 (1, 0)^T, M = [[2, 2], [2, 3]]
         6.0
-        >>> from mrsa_jax import privacy
-        >>> (privacy.distinguishability(P, shift=2.0).mu[0] ** 2).round(12).tolist()
+        >>> (mj.privacy.distinguishability(P, shift=2.0).mu[0] ** 2).round(12).tolist()
         6.0
         >>> without, shifted = attack.play(0, P, 20_000)
         >>> bool(abs(shifted.mean() - without.mean() - attack.test(P).mu) < 0.05)

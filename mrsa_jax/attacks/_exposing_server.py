@@ -160,7 +160,8 @@ def exposing_server(
         ConfigurationError: If a number is out of range, or `blocks` are no blocks of N clients.
 
     Examples:
-        >>> server = exposing_server(12, 6, blocks=3)
+        >>> import mrsa_jax as mj
+        >>> server = mj.attacks.exposing_server(12, 6, blocks=3)
         >>> int(server.play(0, 20).exposed[-1])
         12
         >>> def whole(listed):

@@ -160,7 +160,8 @@ def gradient_inversion(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> gradient_inversion(restarts=8).restarts
+        >>> import mrsa_jax as mj
+        >>> mj.attacks.gradient_inversion(restarts=8).restarts
         8
     """
     require(method in _METHODS, "method", f"must be one of {tuple(_METHODS)}", method)

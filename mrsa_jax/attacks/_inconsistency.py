@@ -156,7 +156,9 @@ def model_inconsistency(
         >>> import mrsa_jax as mj
         >>> model = mj.federated.mlp(10, hidden_sizes=(4,))
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=10)
-        >>> model_inconsistency(model, trainer, mj.quantize.stochastic(2**16, 1.0)).is_bound
+        >>> mj.attacks.model_inconsistency(
+        ...     model, trainer, mj.quantize.stochastic(2**16, 1.0)
+        ... ).is_bound
         False
     """
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)

@@ -133,8 +133,10 @@ def least_squares_attack(
             `memory` is given, or the prior is unknown.
 
     Examples:
-        >>> view = AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
-        >>> least_squares_attack(prior="mean").run(None, view).ravel().tolist()
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> view = mj.attacks.AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
+        >>> mj.attacks.least_squares_attack(prior="mean").run(None, view).ravel().tolist()
         [3.0, 3.0, 3.0]
     """
     check_not_negative(ridge=ridge, noise=noise)
@@ -186,9 +188,11 @@ def least_squares(
         ConfigurationError: If weights are fractions, shapes do not fit or a sum is not finite.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> history = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
         >>> updates = np.array([[1.0], [3.0], [5.0], [5.0]])
-        >>> least_squares(history, history @ updates).round(6).ravel().tolist()
+        >>> mj.attacks.least_squares(history, history @ updates).round(6).ravel().tolist()
         [2.0, 2.0, 5.0, 5.0]
 
     Source: Multi-RoundSecAgg, eq. (34). Differs from the paper in using the pseudo-inverse also
@@ -249,7 +253,8 @@ def predicted_error(
         float64 [..., N]: exactly 0 for those who are exposed without noise; 1 for those in no sum.
 
     Examples:
-        >>> predicted_error([[1, 1, 0], [0, 0, 1]]).round(6).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.attacks.predicted_error([[1, 1, 0], [0, 0, 1]]).round(6).tolist()
         [0.5, 0.5, 0.0]
     """
     P = host_array(as_integers(participation, "participation"), "participation")
@@ -287,7 +292,10 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
         ConfigurationError: If the shapes differ.
 
     Examples:
-        >>> reconstruction_error([[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.attacks.reconstruction_error(
+        ...     [[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]]
+        ... ).tolist()
         [0.0, 1.0]
 
     Source: Multi-RoundSecAgg, eq. (35).
@@ -323,8 +331,10 @@ def streamed_errors(
         ConfigurationError: As `least_squares`; if `true_updates` does not fit.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> history, updates = np.eye(2, dtype=int), np.array([[1.0, 2.0], [3.0, 4.0]])
-        >>> streamed_errors(history, history @ updates, updates).round(6).tolist()
+        >>> mj.attacks.streamed_errors(history, history @ updates, updates).round(6).tolist()
         [0.0, 0.0]
     """
     weights = _checked_participation(participation)

@@ -156,7 +156,7 @@ def membership(
     Examples:
         >>> import mrsa_jax as mj
         >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
-        >>> membership("loss", trainer, shadow_size=50).num_shadows
+        >>> mj.attacks.membership("loss", trainer, shadow_size=50).num_shadows
         16
     """
     require(method in _METHODS, "method", f"must be one of {tuple(_METHODS)}", method)

@@ -108,10 +108,11 @@ def model_inversion(
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
         >>> model = mj.federated.logistic(2)
         >>> bright_is_one = jnp.concatenate([jnp.zeros(2), jnp.tile(jnp.asarray([-1.0, 1.0]), 4)])
-        >>> view = ModelView(model, bright_is_one, (2, 2, 1), 2)
-        >>> images = model_inversion(num_steps=20).run(None, view).images
+        >>> view = mj.attacks.ModelView(model, bright_is_one, (2, 2, 1), 2)
+        >>> images = mj.attacks.model_inversion(num_steps=20).run(None, view).images
         >>> (images.mean(axis=(1, 2, 3)) > 0.5).tolist()
         [False, True]
 
@@ -171,8 +172,10 @@ def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
         ConfigurationError: If shapes do not fit or a pixel is not finite.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> people = np.eye(3).reshape(3, 3, 1, 1)
-        >>> identified(people[[0, 2, 2]] * 5 + 1, people).tolist()
+        >>> mj.attacks.identified(people[[0, 2, 2]] * 5 + 1, people).tolist()
         [True, False, True]
     """
     given, real = np.asarray(images, np.float64), np.asarray(references, np.float64)

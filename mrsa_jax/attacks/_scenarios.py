@@ -92,10 +92,11 @@ def summed_rounds(
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> clients = mj.data.iid(0, mj.data.load("digits"), 4)
         >>> model = mj.federated.logistic(10)
         >>> history = np.array([[True, True, False, False], [False] * 4])
-        >>> kept = summed_rounds(
+        >>> kept = mj.attacks.summed_rounds(
         ...     0, model, mj.federated.initial_parameters(0, model, (8, 8, 1)), clients, history,
         ...     trainer=mj.federated.local_sgd(model, 0.1, batch_size=360),
         ...     aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 1.0), 2, 650))
@@ -217,8 +218,9 @@ def wire_round(
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> values = np.full((3, 4), 0.5, np.float32)
-        >>> seen = wire_round(0, values, mj.quantize.stochastic(5, 1.0), modulus_bits=8)
+        >>> seen = mj.attacks.wire_round(0, values, mj.quantize.stochastic(5, 1.0), modulus_bits=8)
         >>> seen.mean.tolist(), seen.plain.uploads[0].tolist()
         ([0.5, 0.5, 0.5, 0.5], [3, 3, 3, 3])
     """

@@ -40,7 +40,9 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
             not finite.
 
     Examples:
-        >>> mean_squared_error(np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))).tolist()
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> mj.attacks.mean_squared_error(np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))).tolist()
         [1.0, 1.0]
     """
     given, real = _checked_images(images, truth)
@@ -63,7 +65,9 @@ def psnr(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
         ConfigurationError: As `mean_squared_error`; if `data_range` is not positive.
 
     Examples:
-        >>> float(psnr(np.full((4, 4, 1), 0.1), np.zeros((4, 4, 1))).round(6))
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> float(mj.attacks.psnr(np.full((4, 4, 1), 0.1), np.zeros((4, 4, 1))).round(6))
         20.0
     """
     _check_range(data_range)
@@ -89,8 +93,10 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
         ConfigurationError: As `psnr`.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> board = np.indices((12, 12)).sum(axis=0)[..., None] % 2
-        >>> float(ssim(board, board)), bool(ssim(board, 1 - board) < 0)
+        >>> float(mj.attacks.ssim(board, board)), bool(mj.attacks.ssim(board, 1 - board) < 0)
         (1.0, True)
 
     Source: Wang et al. (2004), with their constants 0.01 and 0.03.
@@ -157,8 +163,10 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
         ConfigurationError: If shapes do not fit or a pixel is not finite.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> truth = np.eye(3)[:, :, None, None]
-        >>> matched_images(truth[[2, 0, 1]], truth).tolist()
+        >>> mj.attacks.matched_images(truth[[2, 0, 1]], truth).tolist()
         [1, 2, 0]
     """
     from scipy.optimize import linear_sum_assignment
@@ -220,9 +228,12 @@ def membership_score(
         ConfigurationError: If lengths differ, a score is not finite, or one kind is missing.
 
     Examples:
-        >>> membership_score([3, 2, 1, 0], [True, True, False, False]).auc
+        >>> import mrsa_jax as mj
+        >>> mj.attacks.membership_score([3, 2, 1, 0], [True, True, False, False]).auc
         1.0
-        >>> membership_score([3, 0, 2, 1], [True, True, False, False], threshold=3.0).recall
+        >>> mj.attacks.membership_score(
+        ...     [3, 0, 2, 1], [True, True, False, False], threshold=3.0
+        ... ).recall
         0.5
     """
     values, members = np.asarray(scores, np.float64), np.asarray(is_member)

@@ -104,7 +104,9 @@ def cyclic(
     Examples:
         >>> import mrsa_jax as mj
         >>> everybody = mj.selection.bernoulli(2, 1.0)
-        >>> history = mj.selection.rollout(0, everybody, cyclic([0.0, 1.0], [0, 1]), num_rounds=3)
+        >>> history = mj.selection.rollout(
+        ...     0, everybody, mj.availability.cyclic([0.0, 1.0], [0, 1]), num_rounds=3
+        ... )
         >>> history.tolist()
         [[True, False], [False, True], [True, False]]
     """
@@ -142,7 +144,7 @@ def diurnal(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> flat, plain = diurnal(0.3, 0.0, 24), mj.availability.independent(0.3)
+        >>> flat, plain = mj.availability.diurnal(0.3, 0.0, 24), mj.availability.independent(0.3)
         >>> online = [mj.selection.rollout(0, mj.selection.uniform(9, 2), model, num_rounds=20)
         ...           for model in (flat, plain)]
         >>> bool((online[0] == online[1]).all())
@@ -242,7 +244,9 @@ def replay(
         >>> import mrsa_jax as mj
         >>> trace = [[1, 0], [1, 1], [0, 1]]
         >>> everybody = mj.selection.bernoulli(2, 1.0)
-        >>> history = mj.selection.rollout(0, everybody, replay(trace), num_rounds=4)
+        >>> history = mj.selection.rollout(
+        ...     0, everybody, mj.availability.replay(trace), num_rounds=4
+        ... )
         >>> history.astype(int).tolist()
         [[1, 0], [1, 1], [0, 1], [1, 0]]
     """

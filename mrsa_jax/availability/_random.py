@@ -102,8 +102,9 @@ def independent(dropout_rate: Any) -> Independent:
         ConfigurationError: If a rate is not a number in [0, 1], or there is none.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import jax
-        >>> model = independent([0.0, 1.0])
+        >>> model = mj.availability.independent([0.0, 1.0])
         >>> available, _ = model.sample(jax.random.key(0), model.init(jax.random.key(1)))
         >>> available.tolist()
         [True, False]
@@ -140,9 +141,10 @@ def assign_rates(
         ConfigurationError: For no rates, rates outside [0, 1], or an unknown way.
 
     Examples:
-        >>> assign_rates(0, [0.25, 0.5], 4, how="cyclic").tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.availability.assign_rates(0, [0.25, 0.5], 4, how="cyclic").tolist()
         [0.25, 0.5, 0.25, 0.5]
-        >>> sorted(assign_rates(7, [0.25, 0.5], 4).tolist())
+        >>> sorted(mj.availability.assign_rates(7, [0.25, 0.5], 4).tolist())
         [0.25, 0.25, 0.5, 0.5]
     """
     if how not in _WAYS:
@@ -243,7 +245,11 @@ def markov(
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, mj.selection.bernoulli(2, 1.0), markov([0.0, 1.0], 5.0), num_rounds=3)
+        ...     0,
+        ...     mj.selection.bernoulli(2, 1.0),
+        ...     mj.availability.markov([0.0, 1.0], 5.0),
+        ...     num_rounds=3,
+        ... )
         >>> history.tolist()
         [[True, False], [True, False], [True, False]]
 

@@ -115,8 +115,10 @@ def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> I
     Edge cases: q = 0 keeps everybody; q = 1 leaves V1 to V4 empty.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
         >>> import jax
-        >>> model = independent_steps([0.0, 1.0])
+        >>> model = mj.availability.independent_steps([0.0, 1.0])
         >>> model.sample(jax.random.key(0), jnp.asarray([True, True])).tolist()[3:]
         [[True, False], [True, False]]
 

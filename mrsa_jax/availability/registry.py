@@ -180,7 +180,7 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> register("always", lambda rates: mj.availability.independent(0 * rates))
+        >>> mj.availability.register("always", lambda rates: mj.availability.independent(0 * rates))
         >>> population = mj.study.PopulationConfig(availability="always")
         >>> study = mj.study.SimulateConfig(rounds=9, trials=2, population=population)
         >>> int(mj.study.run(study)["skipped"].sum())

@@ -57,7 +57,8 @@ def fit_law(x: Any, y: Any) -> Law:
         ConfigurationError: If there are fewer than two different x, or values are not positive.
 
     Examples:
-        >>> law = fit_law([1, 10, 100], [2, 200, 20_000])
+        >>> import mrsa_jax as mj
+        >>> law = mj.bench.fit_law([1, 10, 100], [2, 200, 20_000])
         >>> round(law.exponent, 12), round(law.factor, 12)
         (2.0, 2.0)
     """

@@ -257,7 +257,8 @@ def machine() -> dict[str, Any]:
     """Describe where the benchmark ran: processor, cores, load, devices and versions.
 
     Examples:
-        >>> machine()["versions"]["jax"] is not None
+        >>> import mrsa_jax as mj
+        >>> mj.bench.machine()["versions"]["jax"] is not None
         True
     """
     import jax

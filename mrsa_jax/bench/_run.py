@@ -106,9 +106,10 @@ def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
         ConfigurationError: If a topic is unknown; the message names the nearest.
 
     Examples:
-        >>> check_topics(["rank"])
+        >>> import mrsa_jax as mj
+        >>> mj.bench.check_topics(["rank"])
         ('rank',)
-        >>> check_topics([]) == tuple(TOPICS)
+        >>> mj.bench.check_topics([]) == tuple(mj.bench.TOPICS)
         True
     """
     for topic in topics:
@@ -145,7 +146,8 @@ def run(
             not fit into memory.
 
     Examples:
-        >>> run(["averaging"], quick=True).measurements  # every case of it needs another system
+        >>> import mrsa_jax as mj
+        >>> mj.bench.run(["averaging"], quick=True).measurements  # all cases need another system
         ()
     """
     chosen = check_topics(topics)

@@ -232,8 +232,8 @@ def label_dropout_rates(
         ConfigurationError: If there is no rate, or one is not a number in [0, 1).
 
     Examples:
-        >>> import numpy as np
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> clients = mj.data.shards(0, mj.data.load("digits"), 20, single_label=True)
         >>> rates = mj.data.label_dropout_rates(clients, [label / 10 for label in range(10)])
         >>> held = mj.data.class_counts(clients).argmax(axis=1)

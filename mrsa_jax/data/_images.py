@@ -48,8 +48,8 @@ def normalise(
             variation needs a `std` of its own), or there is not one for each channel.
 
     Examples:
-        >>> import numpy as np
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> digits = mj.data.normalise(mj.data.load("digits"))
         >>> bool(abs(digits.train_inputs.std() - 1) < 1e-4)
         True
@@ -98,9 +98,10 @@ def augment(
         ConfigurationError: If `padding` is not an integer in [0, 1024].
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import jax, jax.numpy as jnp
         >>> images = jnp.ones((3, 8, 8, 1), jnp.float32)
-        >>> out = augment(jax.random.key(0), images, padding=0)  # ones mirrored are ones
+        >>> out = mj.data.augment(jax.random.key(0), images, padding=0)  # ones mirrored are ones
         >>> bool((out == images).all())
         True
     """

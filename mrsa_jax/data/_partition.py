@@ -77,8 +77,8 @@ def shards(
             shards than classes.
 
     Examples:
-        >>> import numpy as np
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> digits = mj.data.load("digits")
         >>> clients = mj.data.shards(0, digits, num_clients=20, single_label=True)
         >>> bool(np.all((mj.data.class_counts(clients) > 0).sum(axis=1) == 1))
@@ -139,8 +139,8 @@ def shards_with_shared(
             client, or a class has fewer samples than a balanced G takes from it.
 
     Examples:
-        >>> import numpy as np
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> digits = mj.data.load("digits")
         >>> clients = mj.data.shards_with_shared(0, digits, 10, shared_size=20)
         >>> int(clients.sizes.sum()) == len(digits.train_labels) + 9 * 20

@@ -83,7 +83,8 @@ def plan_preparation(
         DataNotFoundError: If tensorflow-datasets is not installed.
 
     Examples:
-        >>> plan = plan_preparation("mnist", directory="/nowhere")
+        >>> import mrsa_jax as mj
+        >>> plan = mj.data.plan_preparation("mnist", directory="/nowhere")
         >>> plan.is_prepared, plan.num_bytes == 11_594_722
         (False, True)
     """

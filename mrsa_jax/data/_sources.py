@@ -200,7 +200,8 @@ def load(
         DataNotFoundError: If the data, or the package that holds them, is not installed.
 
     Examples:
-        >>> digits = load("digits", seed=1)
+        >>> import mrsa_jax as mj
+        >>> digits = mj.data.load("digits", seed=1)
         >>> digits.train_inputs.shape, digits.num_classes
         ((1442, 8, 8, 1), 10)
         >>> len(digits.train_inputs) + len(digits.test_inputs)

@@ -26,7 +26,8 @@ def blocks(num_clients: int, size: int) -> Bool[np.ndarray, "lines clients"]:
         ConfigurationError: If a size is no positive integer or does not divide N.
 
     Examples:
-        >>> blocks(4, 2).astype(int).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.design.blocks(4, 2).astype(int).tolist()
         [[1, 1, 0, 0], [0, 0, 1, 1]]
     """
     n, size = _sizes(num_clients, size, "size")
@@ -47,7 +48,8 @@ def grids(num_clients: int, side: int) -> Bool[np.ndarray, "lines clients"]:
         ConfigurationError: If a size is no positive integer, or there is no whole grid.
 
     Examples:
-        >>> grids(4, 2).astype(int).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.design.grids(4, 2).astype(int).tolist()
         [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
     """
     return rectangles(num_clients, side, side, _name="side")
@@ -77,7 +79,8 @@ def rectangles(
             rectangle.
 
     Examples:
-        >>> rectangles(8, 4, 2)[2:].astype(int).tolist()  # the strips
+        >>> import mrsa_jax as mj
+        >>> mj.design.rectangles(8, 4, 2)[2:].astype(int).tolist()  # the strips
         [[1, 1, 0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 0, 0, 1, 1]]
     """
     n, size = _sizes(num_clients, size, _name)
@@ -114,7 +117,8 @@ def nets(num_clients: int, side: int, directions: int) -> Bool[np.ndarray, "line
             where it must be one.
 
     Examples:
-        >>> nets(4, 2, 3)[4:].astype(int).tolist()  # beside rows and columns the diagonals
+        >>> import mrsa_jax as mj
+        >>> mj.design.nets(4, 2, 3)[4:].astype(int).tolist()  # the two diagonals
         [[1, 0, 0, 1], [0, 1, 1, 0]]
     """
     n, q = _sizes(num_clients, side, "side")

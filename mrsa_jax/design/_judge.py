@@ -131,10 +131,10 @@ def judge(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> found = judge(mj.design.grids(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
+        >>> found = mj.design.judge(mj.design.grids(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
         >>> found.weak_lower, found.certified, found.strong_privacy, round(found.hidden_worst, 4)
         (4, True, 1, 2.2857)
-        >>> blocks = judge(mj.design.blocks(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
+        >>> blocks = mj.design.judge(mj.design.blocks(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
         >>> round(found.cardinality, 2), round(blocks.cardinality, 2)
         (6.4, 4.86)
 

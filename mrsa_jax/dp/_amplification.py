@@ -106,7 +106,8 @@ def amplification(
             `selection.batch_partitioning`.
 
     Examples:
-        >>> told = amplification(12, 6, [1, 3], 20, 2.0)
+        >>> import mrsa_jax as mj
+        >>> told = mj.dp.amplification(12, 6, [1, 3], 20, 2.0)
         >>> told.server.round(1).tolist(), told.blocks.round(1).tolist()
         ([8.4, 8.4], [5.7, 7.6])
         >>> told.hidden_among.round(6).tolist()

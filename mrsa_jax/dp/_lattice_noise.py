@@ -178,7 +178,8 @@ class LatticeNoise:
                 noise's standard deviation would pass 2**16 steps.
 
         Examples:
-            >>> skellam(4.0).on(0.5).variance
+            >>> import mrsa_jax as mj
+            >>> mj.dp.skellam(4.0).on(0.5).variance
             16.0
         """
         width = check_number(step, "step", "must be positive", POSITIVE)
@@ -203,8 +204,10 @@ class LatticeNoise:
             ConfigurationError: If the variance is above 2**32.
 
         Examples:
-            >>> draws = skellam(4.0).sample(jax.random.key(1), (6,))
-            >>> bool((draws[:3] == skellam(4.0).sample(jax.random.key(1), (3,))).all())
+            >>> import mrsa_jax as mj
+            >>> import jax
+            >>> draws = mj.dp.skellam(4.0).sample(jax.random.key(1), (6,))
+            >>> bool((draws[:3] == mj.dp.skellam(4.0).sample(jax.random.key(1), (3,))).all())
             True
         """
         rule = "must be at most 2**32 where it is drawn: use a larger step (a smaller scale)"
@@ -218,7 +221,8 @@ class LatticeNoise:
             k: Integers of any shape.
 
         Examples:
-            >>> discrete_gaussian(0.5).mass([0, 1, -1]).round(6).tolist()
+            >>> import mrsa_jax as mj
+            >>> mj.dp.discrete_gaussian(0.5).mass([0, 1, -1]).round(6).tolist()
             [0.564131, 0.207532, 0.207532]
         """
         points = np.asarray(k)
@@ -239,7 +243,8 @@ class LatticeNoise:
             bound: A number; below 0 everything is beyond it.
 
         Examples:
-            >>> round(skellam(4.0).tail(6), 9)
+            >>> import mrsa_jax as mj
+            >>> round(mj.dp.skellam(4.0).tail(6), 9)
             0.001967791
         """
         floor = math.floor(check_number(bound, "bound"))
@@ -260,7 +265,9 @@ def skellam(variance: float | int | np.number) -> LatticeNoise:
         ConfigurationError: If the variance is not positive and finite.
 
     Examples:
-        >>> noise = skellam(4.0)
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> noise = mj.dp.skellam(4.0)
         >>> noise.kind, noise.variance, noise.sample(jax.random.key(0), (2, 3)).shape
         ('skellam', 4.0, (2, 3))
 

@@ -180,12 +180,13 @@ def ledger(
             mechanism comes with weights, or with what it has itself.
 
     Examples:
-        >>> told = ledger([[1, 1, 0], [1, 0, 1], [1, 1, 1]], noise_multiplier=2.0)
+        >>> import mrsa_jax as mj
+        >>> told = mj.dp.ledger([[1, 1, 0], [1, 0, 1], [1, 1, 1]], noise_multiplier=2.0)
         >>> (told.mu**2).round(12).tolist(), told.epsilon(1e-5).round(3).tolist()
         ([0.75, 0.5, 0.5], [3.709, 2.943, 2.943])
         >>> told.trajectory([0]).ravel().round(3).tolist(), told.worst
         ([0.5, 0.707, 0.866], 0)
-        >>> ledger([[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4)  # each adds a quarter of it
+        >>> mj.dp.ledger([[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4)  # each adds a quarter of it
         Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned: largest 0.7071,
         median 0.7071; 1 of 2 sums have less noise than planned, at the least 3 of 4 shares.)
 

@@ -186,7 +186,10 @@ def ring_mechanism(
             most C.
 
     Examples:
-        >>> own = ring_mechanism("skellam", 1.0, 0.5, dim=1000, num_clients=20, modulus_bits=18)
+        >>> import mrsa_jax as mj
+        >>> own = mj.dp.ring_mechanism(
+        ...     "skellam", 1.0, 0.5, dim=1000, num_clients=20, modulus_bits=18
+        ... )
         >>> own.wrap_probability < 1e-3, 0.5 < own.sensitivity < 0.501
         (True, True)
         >>> round(own.epsilon(1e-5), 2), round(own.epsilon(1e-5, survivors=10), 2)

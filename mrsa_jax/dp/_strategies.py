@@ -48,7 +48,8 @@ def toeplitz(coefficients: Any, rounds: Any) -> Float64[np.ndarray, "rounds roun
         ConfigurationError: If the coefficients are no list of finite numbers, or the first is 0.
 
     Examples:
-        >>> toeplitz([1, 0.5], 3).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.dp.toeplitz([1, 0.5], 3).tolist()
         [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 1.0]]
     """
     size = check_size(rounds, "rounds")

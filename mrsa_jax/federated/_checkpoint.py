@@ -82,7 +82,8 @@ def checkpoints(
             holds damaged ones alone.
 
     Examples:
-        >>> checkpoints("run/checkpoints", every=50).every
+        >>> import mrsa_jax as mj
+        >>> mj.federated.checkpoints("run/checkpoints", every=50).every
         50
     """
     check_count(every, "every")

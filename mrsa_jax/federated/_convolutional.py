@@ -57,8 +57,8 @@ def cnn(num_classes: int = 10) -> nn.Module:
             first used, if the samples are no images or too small.
 
     Examples:
-        >>> from mrsa_jax.federated import num_parameters
-        >>> num_parameters(cnn(10), (28, 28, 1))
+        >>> import mrsa_jax as mj
+        >>> mj.federated.num_parameters(mj.federated.cnn(10), (28, 28, 1))
         1663370
 
     Source: McMahan et al. 2017, Section 3; Multi-RoundSecAgg, Section 5 (MNIST).
@@ -86,8 +86,11 @@ def lenet(num_classes: int = 10) -> nn.Module:
             first used, if the samples are no images or too small.
 
     Examples:
-        >>> from mrsa_jax.federated import num_parameters
-        >>> num_parameters(lenet(10), (28, 28, 1)), num_parameters(lenet(10), (32, 32, 3))
+        >>> import mrsa_jax as mj
+        >>> (
+        ...     mj.federated.num_parameters(mj.federated.lenet(10), (28, 28, 1)),
+        ...     mj.federated.num_parameters(mj.federated.lenet(10), (32, 32, 3)),
+        ... )
         (61706, 62006)
 
     Source: LeCun et al. 1998, Section II.B, with relu and max-pool in place of tanh and trained
@@ -124,8 +127,8 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
             when the model is first used, if the samples are no images or too small.
 
     Examples:
-        >>> from mrsa_jax.federated import num_parameters
-        >>> num_parameters(vgg11(100), (32, 32, 3))
+        >>> import mrsa_jax as mj
+        >>> mj.federated.num_parameters(mj.federated.vgg11(100), (32, 32, 3))
         9271780
 
     Source: Simonyan, Zisserman 2015, Table 1 (A), with one dense layer as is usual on 32x32;
@@ -163,8 +166,8 @@ def smooth_lenet(num_classes: int = 10) -> nn.Module:
             first used, if the samples are no images.
 
     Examples:
-        >>> from mrsa_jax.federated import num_parameters
-        >>> num_parameters(smooth_lenet(10), (32, 32, 3))
+        >>> import mrsa_jax as mj
+        >>> mj.federated.num_parameters(mj.federated.smooth_lenet(10), (32, 32, 3))
         15826
 
     Source: Zhu, Liu, Han, "Deep Leakage from Gradients" (2019), Section 4; kernels start as in

@@ -54,9 +54,13 @@ def evaluate(
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> digits = mj.data.load("digits")
         >>> model = mj.federated.logistic(10)
-        >>> loss = evaluate(model, jnp.zeros(650), digits.test_inputs, digits.test_labels).loss
+        >>> loss = mj.federated.evaluate(
+        ...     model, jnp.zeros(650), digits.test_inputs, digits.test_labels
+        ... ).loss
         >>> round(loss, 4) == round(float(np.log(10)), 4)  # all classes equally likely
         True
     """
@@ -88,8 +92,12 @@ def evaluate_clients(
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
-        >>> found = evaluate_clients(mj.federated.logistic(10), jnp.zeros(650), clients)
+        >>> found = mj.federated.evaluate_clients(
+        ...     mj.federated.logistic(10), jnp.zeros(650), clients
+        ... )
         >>> bool(np.allclose(found.loss, np.log(10.0)))
         True
     """

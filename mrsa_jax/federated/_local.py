@@ -73,7 +73,8 @@ def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
         ConfigurationError: If a round is no integer from 0, or the factor is not positive.
 
     Examples:
-        >>> papers = decay_at((400, 800), 0.4)
+        >>> import mrsa_jax as mj
+        >>> papers = mj.federated.decay_at((400, 800), 0.4)
         >>> papers(399), papers(400), round(papers(800), 6)
         (1.0, 0.4, 0.16)
 
@@ -150,7 +151,7 @@ class LocalSGD:
 
         Examples:
             >>> import mrsa_jax as mj
-            >>> trainer = local_sgd(mj.federated.logistic(10), 0.5, batch_size=10)
+            >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.5, batch_size=10)
             >>> float(trainer.scaled(0.5).learning_rate)
             0.25
         """
@@ -285,7 +286,8 @@ def local_sgd(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> trainer = local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> import jax
+        >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
         >>> trainer.num_epochs, len(jax.tree.leaves(trainer))
         (1, 1)
 
@@ -380,7 +382,7 @@ def client_updates(
         >>> model = mj.federated.logistic(10)
         >>> start = mj.federated.initial_parameters(0, model, (8, 8, 1))
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=16)
-        >>> client_updates(0, model, start, clients, trainer, [4, 2]).shape
+        >>> mj.federated.client_updates(0, model, start, clients, trainer, [4, 2]).shape
         (2, 650)
     """
     key = as_key(seed)

@@ -83,13 +83,13 @@ def train_many(
             have several models, or trainers that differ in more than numbers.
 
     Examples:
-        >>> import numpy as np
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
         >>> trainers = [mj.federated.local_sgd(model, rate, batch_size=100) for rate in (0.1, 0.01)]
-        >>> results = train_many(0, [
+        >>> results = mj.federated.train_many(0, [
         ...     mj.federated.Training(model, clients, np.ones((1, 4), bool), trainer, average)
         ...     for trainer in trainers])
         >>> [mj.Status(result.status[0]).name for result in results]

@@ -62,7 +62,8 @@ def logistic(num_classes: int = 10) -> nn.Module:
         ConfigurationError: If `num_classes` is not an integer of at least 2.
 
     Examples:
-        >>> num_parameters(logistic(10), (28, 28, 1)) == 784 * 10 + 10
+        >>> import mrsa_jax as mj
+        >>> mj.federated.num_parameters(mj.federated.logistic(10), (28, 28, 1)) == 784 * 10 + 10
         True
 
     Source: HeteroSAg (Elkordy, Avestimehr), Experiment 2; CCESA, Appendix B.2.
@@ -85,7 +86,8 @@ def mlp(num_classes: int = 10, *, hidden_sizes: Sequence[int] = (200, 200)) -> n
         ConfigurationError: If a width is not a positive integer.
 
     Examples:
-        >>> num_parameters(mlp(10), (28, 28, 1))
+        >>> import mrsa_jax as mj
+        >>> mj.federated.num_parameters(mj.federated.mlp(10), (28, 28, 1))
         199210
 
     Source: HeteroSAg (Elkordy, Avestimehr), Experiment 1.
@@ -104,7 +106,8 @@ def num_parameters(model: nn.Module, input_shape: Sequence[int]) -> int:
         input_shape: Shape of one sample, e.g. (28, 28, 1).
 
     Examples:
-        >>> num_parameters(logistic(3), (2, 2, 1))
+        >>> import mrsa_jax as mj
+        >>> mj.federated.num_parameters(mj.federated.logistic(3), (2, 2, 1))
         15
     """
     leaves, _ = _structure(model, tuple(input_shape))
@@ -130,7 +133,8 @@ def initial_parameters(
         f32 [d].
 
     Examples:
-        >>> initial_parameters(0, logistic(3), (2, 2, 1)).shape
+        >>> import mrsa_jax as mj
+        >>> mj.federated.initial_parameters(0, mj.federated.logistic(3), (2, 2, 1)).shape
         (15,)
     """
     _structure(model, tuple(input_shape))
@@ -143,9 +147,17 @@ def unflatten(
     """Return the flax variables whose raveled leaves, one after another, are `parameters`.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> from jax.flatten_util import ravel_pytree
-        >>> flat = initial_parameters(0, logistic(3), (2, 2, 1))
-        >>> bool((ravel_pytree(unflatten(logistic(3), (2, 2, 1), flat))[0] == flat).all())
+        >>> flat = mj.federated.initial_parameters(0, mj.federated.logistic(3), (2, 2, 1))
+        >>> bool(
+        ...     (
+        ...         ravel_pytree(mj.federated.unflatten(mj.federated.logistic(3), (2, 2, 1), flat))[
+        ...             0
+        ...         ]
+        ...         == flat
+        ...     ).all()
+        ... )
         True
     """
     leaves, tree = _structure(model, tuple(input_shape))

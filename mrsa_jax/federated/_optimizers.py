@@ -97,7 +97,10 @@ def local_optax(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> trainer = local_optax(mj.federated.logistic(10), optax.adam(0.01), batch_size=10)
+        >>> import optax
+        >>> trainer = mj.federated.local_optax(
+        ...     mj.federated.logistic(10), optax.adam(0.01), batch_size=10
+        ... )
         >>> trainer.num_epochs
         1
     """
@@ -197,7 +200,7 @@ def scaffold(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> trainer = scaffold(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> trainer = mj.federated.scaffold(mj.federated.logistic(10), 0.1, batch_size=10)
         >>> trainer.state_sizes(650)
         (650, 650)
 

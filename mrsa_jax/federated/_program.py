@@ -123,7 +123,7 @@ def memory_estimate(
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=100)
-        >>> needed = memory_estimate(model, clients, trainer=trainer, cohort_size=2)
+        >>> needed = mj.federated.memory_estimate(model, clients, trainer=trainer, cohort_size=2)
         >>> needed.peak_bytes > needed.data_bytes > 64 * 4 * int(clients.sizes.sum())
         True
     """

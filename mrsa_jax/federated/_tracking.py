@@ -182,9 +182,11 @@ def json_lines(path: str | os.PathLike[str]) -> JsonLines:
         StoreError: When called, if the file cannot be written.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import pathlib
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     tell = json_lines(f"{folder}/metrics.jsonl")
+        ...     tell = mj.federated.json_lines(f"{folder}/metrics.jsonl")
         ...     tell({"step": 0, "accuracy": 0.5})
         ...     tell({"step": 1, "loss": float("inf")})
         ...     print(pathlib.Path(tell.path).read_text(), end="")

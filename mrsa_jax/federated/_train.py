@@ -82,14 +82,16 @@ def train(
             are of another configuration.
 
     Examples:
-        >>> import numpy as np
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> history = np.array([[True, False, True, False], [False] * 4])
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=100)
         >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 2, 650)
-        >>> result = train(0, mj.federated.Training(model, clients, history, trainer, average))
+        >>> result = mj.federated.train(
+        ...     0, mj.federated.Training(model, clients, history, trainer, average)
+        ... )
         >>> [mj.Status(code).name for code in result.status]
         ['OK', 'SKIPPED']
 

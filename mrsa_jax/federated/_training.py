@@ -72,11 +72,12 @@ class Training:
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 2, 650)
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=8)
-        >>> Training(model, clients, np.ones((1, 4), bool), trainer, average)
+        >>> mj.federated.Training(model, clients, np.ones((1, 4), bool), trainer, average)
         Traceback (most recent call last):
         ...
         mrsa_jax.ConfigurationError: `aggregator` must have a participant for each member of ...

@@ -43,10 +43,11 @@ def component_labels(
     of its own. Cost: O(n^2) a step and about log n steps at most; a dense graph takes three.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> path = [[False, True, False], [True, False, True], [False, True, False]]
-        >>> component_labels(path, [True, True, True]).tolist()
+        >>> mj.graphs.component_labels(path, [True, True, True]).tolist()
         [0, 0, 0]
-        >>> component_labels(path, [True, False, True]).tolist()
+        >>> mj.graphs.component_labels(path, [True, False, True]).tolist()
         [0, -1, 2]
     """
     return _labels(*_checked(adjacency, alive))
@@ -68,8 +69,9 @@ def is_connected(
         ConfigurationError: If a shape or a type is wrong.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> path = [[False, True, False], [True, False, True], [False, True, False]]
-        >>> [bool(is_connected(path, [True, middle, True])) for middle in (True, False)]
+        >>> [bool(mj.graphs.is_connected(path, [True, middle, True])) for middle in (True, False)]
         [True, False]
     """
     found = component_labels(adjacency, alive)
@@ -90,7 +92,8 @@ def degrees(adjacency: ArrayLike | Sequence[Any]) -> Int32[Array, " clients"]:
         ConfigurationError: If the shape or the type is wrong.
 
     Examples:
-        >>> degrees([[False, True], [True, False]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.graphs.degrees([[False, True], [True, False]]).tolist()
         [1, 1]
     """
     return jnp.sum(_square(adjacency), axis=1, dtype=jnp.int32)
@@ -190,7 +193,8 @@ def check_adjacency(
             to itself; the message names the first such entry.
 
     Examples:
-        >>> check_adjacency([[False, True], [True, False]]).sum()
+        >>> import mrsa_jax as mj
+        >>> mj.graphs.check_adjacency([[False, True], [True, False]]).sum()
         np.int64(2)
     """
     is_traced = batch and isinstance(adjacency, jax.core.Tracer)
@@ -223,7 +227,10 @@ def edges(adjacency: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "edges 2"]:
         ConfigurationError: See `check_adjacency`.
 
     Examples:
-        >>> edges([[False, True, True], [True, False, False], [True, False, False]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.graphs.edges(
+        ...     [[False, True, True], [True, False, False], [True, False, False]]
+        ... ).tolist()
         [[0, 1], [0, 2]]
     """
     return np.argwhere(np.triu(check_adjacency(adjacency))).astype(np.int32)

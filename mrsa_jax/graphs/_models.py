@@ -104,7 +104,9 @@ def complete(num_clients: int | np.integer) -> Complete:
     Edge cases: n = 1 is a graph without edges.
 
     Examples:
-        >>> complete(3).sample(jax.random.key(0)).sum(1).tolist()
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> mj.graphs.complete(3).sample(jax.random.key(0)).sum(1).tolist()
         [2, 2, 2]
 
     Source: Bonawitz et al., "Practical secure aggregation" (2017).
@@ -131,8 +133,10 @@ def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike
         ConfigurationError: If n is no integer from 1 on, or p no number in [0, 1].
 
     Examples:
-        >>> graph = erdos_renyi(6, 0.5).sample(jax.random.key(1))
-        >>> bool((erdos_renyi(4, 0.5).sample(jax.random.key(1)) == graph[:4, :4]).all())
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> graph = mj.graphs.erdos_renyi(6, 0.5).sample(jax.random.key(1))
+        >>> bool((mj.graphs.erdos_renyi(4, 0.5).sample(jax.random.key(1)) == graph[:4, :4]).all())
         True
 
     Source: CCESA, Section 4.3.
@@ -201,7 +205,9 @@ def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> H
     Edge cases: k = 0 joins nobody; k = n - 1 is the complete graph.
 
     Examples:
-        >>> harary(8, 3).sample(jax.random.key(0)).sum(1).tolist()
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> mj.graphs.harary(8, 3).sample(jax.random.key(0)).sum(1).tolist()
         [3, 3, 3, 3, 3, 3, 3, 3]
 
     Source: Bell et al., Section 3, GenerateGraphs of the semi-honest protocol.
@@ -305,7 +311,9 @@ def random_regular(num_clients: int | np.integer, degree: int | np.integer) -> R
     n k).
 
     Examples:
-        >>> random_regular(6, 3).sample(jax.random.key(0)).sum(1).tolist()
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> mj.graphs.random_regular(6, 3).sample(jax.random.key(0)).sum(1).tolist()
         [3, 3, 3, 3, 3, 3]
 
     Source: Bell et al., Section 3, ask for some random k-regular graph. The chain is this
@@ -442,7 +450,11 @@ def over_blocks(graph: GraphModel, block_size: int | np.integer) -> OverBlocks:
             `graph` is no model.
 
     Examples:
-        >>> over_blocks(harary(5, 2), 3).sample(jax.random.key(0)).sum(1).tolist() == [8] * 15
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> mj.graphs.over_blocks(mj.graphs.harary(5, 2), 3).sample(jax.random.key(0)).sum(
+        ...     1
+        ... ).tolist() == [8] * 15
         True
     """
     is_graph = isinstance(graph, GraphModel)

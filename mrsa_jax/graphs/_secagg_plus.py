@@ -109,7 +109,8 @@ def secagg_plus_parameters(
     second statement. For graphs other than `harary` the third statement does not hold as it is.
 
     Examples:
-        >>> found = secagg_plus_parameters(1000, 0.2, 0.1)
+        >>> import mrsa_jax as mj
+        >>> found = mj.graphs.secagg_plus_parameters(1000, 0.2, 0.1)
         >>> found.threshold <= found.degree < 100, found.log2_exposed <= -40.0
         (True, True)
 

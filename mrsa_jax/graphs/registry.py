@@ -135,7 +135,7 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> register("ring", lambda n: mj.graphs.harary(n, 2), label="ring")
+        >>> mj.graphs.register("ring", lambda n: mj.graphs.harary(n, 2), label="ring")
         >>> protocol = mj.study.ProtocolConfig(graph="ring", step_dropout_rate=0.01)
         >>> mj.study.validate(mj.study.SimulateConfig(protocol=protocol))
     """

@@ -123,11 +123,12 @@ def aggregate(
         ConfigurationError: If an argument breaks a rule, or a client of V3 has a NaN.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> layout = segment_layout("mc", [2, 2, 2], [2, 3, 5], dim=6)
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 3, 5], dim=6)
         >>> updates = np.tile(np.float32([1, -1, 1, -1, 1, -1]), (6, 1))
         >>> here = [True, True, True, False, True, True]
-        >>> result = aggregate(0, updates, layout, (-1.0, 1.0), survivors=here)
+        >>> result = mj.hetero.aggregate(0, updates, layout, (-1.0, 1.0), survivors=here)
         >>> result.update.tolist(), result.summed.astype(int).tolist()
         ([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [1, 1, 0, 0, 1, 1])
 

@@ -368,8 +368,12 @@ def segment_average(
         ConfigurationError: If an argument is out of range or unknown.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> average = segment_average(segment_layout("sc", [2, 2], [2, 3], dim=2), (-1.0, 1.0))
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> average = mj.hetero.segment_average(
+        ...     mj.hetero.segment_layout("sc", [2, 2], [2, 3], dim=2), (-1.0, 1.0)
+        ... )
         >>> updates = jnp.asarray([[1.0, -1.0]] * 3 + [[-1.0, 1.0]])
         >>> out, _ = average.aggregate(
         ...     jax.random.key(0), average.init(), updates, jnp.arange(4), jnp.ones(4, bool))

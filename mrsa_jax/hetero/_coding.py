@@ -61,10 +61,12 @@ def encode(
         ConfigurationError: If shapes do not fit, a value is NaN, or the range is none.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> layout = segment_layout("sc", [2, 2], [2, 5], dim=4)
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=4)
         >>> updates = jnp.tile(jnp.asarray([-1.0, 1.0, 1.0, 3.0]), (4, 1))
-        >>> codes, clipped = encode(jax.random.key(0), updates, layout, (-1.0, 1.0))
+        >>> codes, clipped = mj.hetero.encode(jax.random.key(0), updates, layout, (-1.0, 1.0))
         >>> codes[3].tolist(), clipped[3].item()
         ([0, 1, 1, 1], 0.25)
 
@@ -130,9 +132,9 @@ def decode(
             shapes and types alone can be told.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> layout = segment_layout("sc", [2, 2], [2, 5], dim=2)  # rows {0, 1} and {1, 0}
-        >>> decode([[4], [0]], [4, 4], layout, (-1.0, 1.0)).tolist()
+        >>> import mrsa_jax as mj
+        >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=2)  # rows {0, 1} and {1, 0}
+        >>> mj.hetero.decode([[4], [0]], [4, 4], layout, (-1.0, 1.0)).tolist()
         [1.0, -1.0]
 
     Source: HeteroSAg, Section II-C (decoding) and eq. (3); differs from the paper in dividing by

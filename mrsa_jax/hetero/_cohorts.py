@@ -59,9 +59,10 @@ def rate_groups(
         ConfigurationError: If an argument is out of range, or a group would have fewer than two.
 
     Examples:
-        >>> rate_groups([5.0, 1.0, 9.0, 1.1, 5.2, 8.0], 3)
+        >>> import mrsa_jax as mj
+        >>> mj.hetero.rate_groups([5.0, 1.0, 9.0, 1.1, 5.2, 8.0], 3)
         ((1, 3), (0, 4), (2, 5))
-        >>> rate_groups([5.0, 1.0, 9.0, 1.1, 1.2, 8.0], 2, method="natural")
+        >>> mj.hetero.rate_groups([5.0, 1.0, 9.0, 1.1, 1.2, 8.0], 2, method="natural")
         ((1, 3, 4), (0, 2, 5))
 
     Cost: O(N log N); "natural" O(G N^2) by dynamic programming, exact.
@@ -116,9 +117,10 @@ def levels_for_rates(
         ConfigurationError: If rates descend, or an argument is out of range.
 
     Examples:
-        >>> levels_for_rates([1e6, 2e6, 3.9e6])
+        >>> import mrsa_jax as mj
+        >>> mj.hetero.levels_for_rates([1e6, 2e6, 3.9e6])
         (2, 4, 8)
-        >>> levels_for_rates([1e6, 2e6, 3.9e6], num_summed=4)  # 3, 6 and 11 bits of ring
+        >>> mj.hetero.levels_for_rates([1e6, 2e6, 3.9e6], num_summed=4)  # 3, 6 and 11 bits of ring
         (2, 16, 512)
 
     Source: HeteroSAg, Section II-A ("proportional to their available bandwidth"); the rule is
@@ -267,11 +269,14 @@ def ranked_groups(
         ConfigurationError: If an argument is not as above, or a rate is not finite.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> rates = [3.0, 9.0, 1.0, 4.0, 5.0, 2.0]
-        >>> ranked_groups([[1, 1, 1, 1, 0, 0]], rates, 2, blocks=2)[0]
+        >>> mj.hetero.ranked_groups([[1, 1, 1, 1, 0, 0]], rates, 2, blocks=2)[0]
         CohortGroups(members=(0, 1, 2, 3), groups=((0, 2), (1, 3)), sitting_out=(),
         split_blocks=(0, 1))
-        >>> ranked_groups([[1, 1, 1, 1, 0, 0]], rates, 2, blocks=2, aligned=True)[0].groups
+        >>> mj.hetero.ranked_groups([[1, 1, 1, 1, 0, 0]], rates, 2, blocks=2, aligned=True)[
+        ...     0
+        ... ].groups
         ((2, 3), (0, 1))
 
     Source: none of the papers (HeteroSAg lets everybody take part).
@@ -319,12 +324,15 @@ def cohort_layouts(
         ConfigurationError: As `segment_layout`, or if a round has other groups than levels.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> cohorts = [[1, 1, 0, 0, 1, 1], [0] * 6]
-        >>> rounds = ranked_groups(cohorts, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3)
-        >>> kept, skipped = cohort_layouts("mc", rounds, [2, 4, 8], 6)
+        >>> rounds = mj.hetero.ranked_groups(cohorts, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3)
+        >>> kept, skipped = mj.hetero.cohort_layouts("mc", rounds, [2, 4, 8], 6)
         >>> kept.num_segments, skipped is None
         (3, True)
-        >>> cohort_layouts("mc", rounds, [2, 4, 8], 6, empty_groups="drop")[0].num_segments
+        >>> mj.hetero.cohort_layouts("mc", rounds, [2, 4, 8], 6, empty_groups="drop")[
+        ...     0
+        ... ].num_segments
         2
     """
     own_levels = tuple(check_integer(level, "levels", 2) for level in levels)

@@ -231,7 +231,9 @@ class SegmentLayout:
             Status of the round and of each block, who is summed, and what is learnt.
 
         Examples:
-            >>> layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=6)
+            >>> import mrsa_jax as mj
+            >>> import numpy as np
+            >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=6)
             >>> survivors = np.ones((5, 6), bool)
             >>> survivors[3:, 0] = False  # leaves client 1 alone wherever group 0 is
             >>> layout.outcome(survivors).summed.tolist()
@@ -292,7 +294,8 @@ def segment_layout(
             group is too small; a ring would pass 32 bits; or the matrix does not fit.
 
     Examples:
-        >>> layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
+        >>> import mrsa_jax as mj
+        >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
         >>> layout.bounds, [block.modulus for block in layout.blocks if block.segment == 0]
         (((0, 3), (3, 5), (5, 7)), [5, 15])
 

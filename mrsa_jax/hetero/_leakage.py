@@ -184,9 +184,9 @@ def segment_participation(
             skipped, layouts differ in the length of updates, or a client has two slots.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
-        >>> history = segment_participation(layout, [[1, 1, 1, 1, 1, 0]])
+        >>> import mrsa_jax as mj
+        >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
+        >>> history = mj.hetero.segment_participation(layout, [[1, 1, 1, 1, 1, 0]])
         >>> history.participation[0].astype(int).tolist()  # client 4 is left alone, and so lost
         [[1, 1, 1, 1, 0, 0]]
 
@@ -245,9 +245,9 @@ def segment_leakage(history: SegmentHistory, *, effort: float | None = 0.0) -> S
         ConfigurationError: If `effort` is negative or not finite.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> layout = segment_layout("sc", [2, 2], [2, 4], dim=4)
-        >>> found = segment_leakage(segment_participation(layout, num_rounds=1))
+        >>> import mrsa_jax as mj
+        >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 4], dim=4)
+        >>> found = mj.hetero.segment_leakage(mj.hetero.segment_participation(layout, num_rounds=1))
         >>> found.strong, found.plain.strong
         (4, 4)
 

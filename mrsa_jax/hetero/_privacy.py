@@ -67,10 +67,13 @@ def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
     matrices; all schemes up to 64 groups take at most a few seconds.
 
     Examples:
-        >>> from mrsa_jax import hetero
-        >>> [hetero.privacy_level(hetero.segment_matrix(scheme, 5)) for scheme in ("sc", "mc")]
+        >>> import mrsa_jax as mj
+        >>> [
+        ...     mj.hetero.privacy_level(mj.hetero.segment_matrix(scheme, 5))
+        ...     for scheme in ("sc", "mc")
+        ... ]
         [0.4, 0.8]
-        >>> hetero.privacy_level(hetero.segment_matrix("mc", 6))  # the paper: 2/3
+        >>> mj.hetero.privacy_level(mj.hetero.segment_matrix("mc", 6))  # the paper: 2/3
         0.5
 
     Source: HeteroSAg, Section II-B.
@@ -94,8 +97,8 @@ def privacy_report(
         ConfigurationError: If the matrix is none or the budget negative.
 
     Examples:
-        >>> from mrsa_jax import hetero
-        >>> report = hetero.privacy_report(hetero.segment_matrix("mc", 6))
+        >>> import mrsa_jax as mj
+        >>> report = mj.hetero.privacy_report(mj.hetero.segment_matrix("mc", 6))
         >>> report.groups, report.learned, report.certified  # segments 1, 3, 5 of groups 0, 2, 4
         ((0, 2, 4), (1, 3, 5), True)
 
@@ -138,9 +141,10 @@ def claimed_privacy_level(
         ConfigurationError: If the scheme is unknown or a number out of range.
 
     Examples:
-        >>> [str(claimed_privacy_level("mc", size)) for size in (5, 6, 9)]
+        >>> import mrsa_jax as mj
+        >>> [str(mj.hetero.claimed_privacy_level("mc", size)) for size in (5, 6, 9)]
         ['4/5', '2/3', '8/9']
-        >>> [str(scheme_privacy_level("mc", size)) for size in (5, 6, 9)]
+        >>> [str(mj.hetero.scheme_privacy_level("mc", size)) for size in (5, 6, 9)]
         ['4/5', '1/2', '2/3']
 
     Source: HeteroSAg, Theorems 1 and 3 ((i) of the latter is labelled MC+ and is SC+).
@@ -178,7 +182,8 @@ def scheme_privacy_level(
     G up to 64 and every T; above 64 the search itself is run, which takes longer and longer.
 
     Examples:
-        >>> [str(scheme_privacy_level("hc", 8, threshold)) for threshold in (1, 2, 3, 6)]
+        >>> import mrsa_jax as mj
+        >>> [str(mj.hetero.scheme_privacy_level("hc", 8, threshold)) for threshold in (1, 2, 3, 6)]
         ['1/2', '5/8', '5/8', '1/4']
 
     Source: differs from HeteroSAg, Theorems 1 and 3, (ii) and (iii), and Remark 2: delta of MC
@@ -275,7 +280,8 @@ def advise_num_groups(
         ConfigurationError: If the scheme is unknown or numbers are out of range or order.
 
     Examples:
-        >>> print(advise_num_groups("mc", 12))
+        >>> import mrsa_jax as mj
+        >>> print(mj.hetero.advise_num_groups("mc", 12))
         groups    level  claimed
             10      1/2      4/5
             11    10/11    10/11

@@ -44,12 +44,13 @@ def segment_matrix(
             missing or not asked for.
 
     Examples:
-        >>> print(format_matrix(segment_matrix("sc", 4)))
+        >>> import mrsa_jax as mj
+        >>> print(mj.hetero.format_matrix(mj.hetero.segment_matrix("sc", 4)))
         0 0 * *
         * 1 1 *
         * * 2 2
         0 * * 0
-        >>> print(format_matrix(segment_matrix("mc", 4)))
+        >>> print(mj.hetero.format_matrix(mj.hetero.segment_matrix("mc", 4)))
         0 0 2 2
         0 * 0 *
         0 1 1 0
@@ -112,8 +113,9 @@ def segment_matrix_plus(
         ConfigurationError: If a number of subgroups is below 1, or see `segment_matrix`.
 
     Examples:
-        >>> matrix = segment_matrix_plus("sc", [1, 2])
-        >>> print(format_matrix(matrix, [1, 2]))
+        >>> import mrsa_jax as mj
+        >>> matrix = mj.hetero.segment_matrix_plus("sc", [1, 2])
+        >>> print(mj.hetero.format_matrix(matrix, [1, 2]))
         (0,0) (0,0)     *
             * (1,0) (1,0)
         (0,0)     * (0,0)
@@ -155,7 +157,8 @@ def format_matrix(
         ConfigurationError: If the matrix is none (`check_matrix`), or of other subgroups.
 
     Examples:
-        >>> print(format_matrix([[0, 0, -1], [-1, 1, 1]]))
+        >>> import mrsa_jax as mj
+        >>> print(mj.hetero.format_matrix([[0, 0, -1], [-1, 1, 1]]))
         0 0 *
         * 1 1
     """
@@ -214,7 +217,8 @@ def blocks_of(matrix: ArrayLike | Sequence[Any]) -> tuple[tuple[tuple[int, ...],
         ConfigurationError: If the matrix is none (`check_matrix`).
 
     Examples:
-        >>> blocks_of([[0, 0, -1], [-1, 1, 1]])
+        >>> import mrsa_jax as mj
+        >>> mj.hetero.blocks_of([[0, 0, -1], [-1, 1, 1]])
         (((0, 1), (2,)), ((0,), (1, 2)))
     """
     rows = []

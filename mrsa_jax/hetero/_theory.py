@@ -55,13 +55,15 @@ def quantization_error_bound(
         ConfigurationError: If the matrix is none or an argument out of range or of wrong length.
 
     Examples:
-        >>> from mrsa_jax import hetero
+        >>> import mrsa_jax as mj
         >>> levels = [2, 4, 8, 10, 12]  # Experiment 1
         >>> for scheme in ("sc", "mc"):
-        ...     quantization_error_bound(hetero.segment_matrix(scheme, 5), levels, 4, 199210)
+        ...     mj.hetero.quantization_error_bound(
+        ...         mj.hetero.segment_matrix(scheme, 5), levels, 4, 199210
+        ...     )
         771.3528888659841
         988.5915869580156
-        >>> quantization_error_bound([[-1]], [2], 20, 199210)
+        >>> mj.hetero.quantization_error_bound([[-1]], [2], 20, 199210)
         2490.125
 
     Source: HeteroSAg, Theorem 2, equation (11); ragged segments are ours.
@@ -114,8 +116,13 @@ def scheme_error_bound(
         ConfigurationError: If an argument is out of range or does not fit the others.
 
     Examples:
-        >>> [scheme_error_bound("hc", [2, 4, 8, 10, 12], 4, 199210, hybrid_threshold=threshold)
-        ...  for threshold in (2, 3)]
+        >>> import mrsa_jax as mj
+        >>> [
+        ...     mj.hetero.scheme_error_bound(
+        ...         "hc", [2, 4, 8, 10, 12], 4, 199210, hybrid_threshold=threshold
+        ...     )
+        ...     for threshold in (2, 3)
+        ... ]
         [987.3820136741565, 967.3004424059186]
 
     Source: HeteroSAg, equations (12) to (14) and (16) to (18), whose (18) double counts where g_T
@@ -193,9 +200,9 @@ def quantization_error(
         ConfigurationError: If shapes do not fit, a value is not finite or the range is reversed.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> layout = segment_layout("groups", [2], [2], dim=2)
-        >>> quantization_error([[0.5, 0.5], [0.5, 1.0]], layout, (0, 1))  # three of 1/4, over 2^2
+        >>> import mrsa_jax as mj
+        >>> layout = mj.hetero.segment_layout("groups", [2], [2], dim=2)
+        >>> mj.hetero.quantization_error([[0.5, 0.5], [0.5, 1.0]], layout, (0, 1))  # 3/4 over 4
         0.1875
 
     Source: HeteroSAg, Appendix A, step (c) of (21), and (4).
@@ -319,9 +326,10 @@ def unequal_moduli_failures(
             10^7 cases.
 
     Examples:
-        >>> unequal_moduli_failures([2, 6, 6], [2, 3, 3])[:2]
+        >>> import mrsa_jax as mj
+        >>> mj.hetero.unequal_moduli_failures([2, 6, 6], [2, 3, 3])[:2]
         (54, 216)
-        >>> unequal_moduli_failures([6, 6, 6], [2, 3, 3]).wrong
+        >>> mj.hetero.unequal_moduli_failures([6, 6, 6], [2, 3, 3]).wrong
         0
 
     Source: HeteroSAg, Example 1, eq. (8).

@@ -84,11 +84,13 @@ def tolerated_byzantine(
         ConfigurationError: If the matrix is none, or an argument is out of range.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_matrix
-        >>> five = tolerated_byzantine(segment_matrix("mc", 5))
+        >>> import mrsa_jax as mj
+        >>> five = mj.hetero.tolerated_byzantine(mj.hetero.segment_matrix("mc", 5))
         >>> five.anywhere, five.num_blocks, five.claimed
         (1, (3, 3, 3, 3, 3), 0.25)
-        >>> tolerated_byzantine(segment_matrix("mc", 5), group_sizes=[4] * 5).together
+        >>> mj.hetero.tolerated_byzantine(
+        ...     mj.hetero.segment_matrix("mc", 5), group_sizes=[4] * 5
+        ... ).together
         4
 
     Source: HeteroSAg, Section V-A. Differs from the paper, whose n_B <= 0.25 G - 1 is exact only

@@ -165,9 +165,15 @@ def wrong_pads(is_byzantine: _Clients) -> Byzantine:
         ConfigurationError: If `is_byzantine` is no vector of bools.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> byzantine = mj.hetero.byzantine
         >>> codes = jnp.zeros((2, 3), jnp.uint32)
         >>> who = jnp.asarray([False, True])
-        >>> sent = wrong_pads(who).corrupt_residues(jax.random.key(0), codes, jnp.uint32(9), who)
+        >>> sent = byzantine.wrong_pads(who).corrupt_residues(
+        ...     jax.random.key(0), codes, jnp.uint32(9), who
+        ... )
         >>> sent[0].tolist(), bool((sent < 9).all())
         ([0, 0, 0], True)
 
@@ -188,8 +194,12 @@ def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
         ConfigurationError: If an argument is out of range.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> byzantine = mj.hetero.byzantine
         >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
-        >>> sign_flip(who, 2).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        >>> byzantine.sign_flip(who, 2).corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [-2.0]]
     """
     number = check_finite(factor, "factor")
@@ -211,8 +221,12 @@ def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
         ConfigurationError: If an argument is out of range.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> byzantine = mj.hetero.byzantine
         >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
-        >>> scaling(who, 3).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        >>> byzantine.scaling(who, 3).corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [3.0]]
     """
     number = jnp.float32(check_finite(factor, "factor"))
@@ -239,8 +253,11 @@ def collusion(
         ConfigurationError: If an argument is out of range.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
         >>> updates, who = jnp.asarray([[1.0], [3.0], [7.0]]), jnp.asarray([False, False, True])
-        >>> attack = collusion(who, strength=2)
+        >>> attack = mj.hetero.byzantine.collusion(who, strength=2)
         >>> attack.corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [3.0], [0.0]]
 
@@ -271,7 +288,11 @@ def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> attack, average = gaussian_blocks([True, False]), jnp.ones(4, jnp.float32)
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> byzantine = mj.hetero.byzantine
+        >>> attack, average = byzantine.gaussian_blocks([True, False]), jnp.ones(4, jnp.float32)
         >>> attack.corrupt_average(jax.random.key(0), average, jnp.bool_(False)).tolist()
         [1.0, 1.0, 1.0, 1.0]
 

@@ -53,9 +53,11 @@ def expansion_factor(
         ConfigurationError: If a number is out of range.
 
     Examples:
-        >>> [expansion_factor(levels, 2**14) for levels in (2**16, 2)]  # everybody
+        >>> import mrsa_jax as mj
+        >>> costs = mj.hetero.costs
+        >>> [costs.expansion_factor(levels, 2**14) for levels in (2**16, 2)]  # everybody
         [1.875, 15.0]
-        >>> [expansion_factor(levels, 2 * 7) for levels in (2**16, 2)]  # two subgroups of 7
+        >>> [costs.expansion_factor(levels, 2 * 7) for levels in (2**16, 2)]  # two subgroups of 7
         [1.25, 4.0]
 
     Source: HeteroSAg, Section VI-A, whose 2^14 / 7 subgroups is no integer.
@@ -89,9 +91,11 @@ def survival_probability(
         ConfigurationError: If a number is out of range.
 
     Examples:
-        >>> survival_probability(4, 0.1), survival_probability(7, 0.5)
+        >>> import mrsa_jax as mj
+        >>> costs = mj.hetero.costs
+        >>> costs.survival_probability(4, 0.1), costs.survival_probability(7, 0.5)
         (0.9963, 0.9375)
-        >>> round(survival_probability(4, 0.1, 5), 6)
+        >>> round(costs.survival_probability(4, 0.1, 5), 6)
         0.981636
 
     Source: HeteroSAg, Theorem 4, equation (19), which is of one subgroup.
@@ -177,12 +181,17 @@ def segment_costs(
         ConfigurationError: If `present` is not a bool for each slot.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> one = segment_layout("groups", [20], [2], dim=100, modulus_rule="power_of_two")
-        >>> chains = segment_layout("mc", [4] * 5, [2] * 5, 100, modulus_rule="power_of_two")
-        >>> [int(segment_costs(layout).keystream_words[0]) for layout in (one, chains)]
+        >>> import mrsa_jax as mj
+        >>> costs = mj.hetero.costs
+        >>> one = mj.hetero.segment_layout(
+        ...     "groups", [20], [2], dim=100, modulus_rule="power_of_two"
+        ... )
+        >>> chains = mj.hetero.segment_layout(
+        ...     "mc", [4] * 5, [2] * 5, 100, modulus_rule="power_of_two"
+        ... )
+        >>> [int(costs.segment_costs(layout).keystream_words[0]) for layout in (one, chains)]
         [2000, 720]
-        >>> [int(segment_costs(layout).payload_bits[0]) for layout in (one, chains)]
+        >>> [int(costs.segment_costs(layout).payload_bits[0]) for layout in (one, chains)]
         [500, 380]
 
     Source: HeteroSAg, Section VI-A, whose user makes 2 N agreements: N - 1 for channels and N - 1
@@ -307,9 +316,14 @@ def communication_times(
         ConfigurationError: If a rate is not positive, or there is not one for each slot.
 
     Examples:
-        >>> from mrsa_jax.hetero import segment_layout
-        >>> same = [communication_times(segment_layout("groups", [20], [K], 1000), [1e3] * 20)
-        ...         for K in (2, 12)]
+        >>> import mrsa_jax as mj
+        >>> costs = mj.hetero.costs
+        >>> same = [
+        ...     costs.communication_times(
+        ...         mj.hetero.segment_layout("groups", [20], [K], 1000), [1e3] * 20
+        ...     )
+        ...     for K in (2, 12)
+        ... ]
         >>> [times.plain_round_seconds for times in same], [times.round_seconds for times in same]
         ([1.0, 4.0], [5.0, 8.0])
 

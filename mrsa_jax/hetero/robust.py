@@ -140,7 +140,8 @@ def weighted_mean() -> WeightedMean:
     It has no defence: one bad block moves it anywhere, and a value that is not finite stays so.
 
     Examples:
-        >>> weighted_mean()([[1.0], [4.0]], [2.0, 1.0]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.hetero.robust.weighted_mean()([[1.0], [4.0]], [2.0, 1.0]).tolist()
         [2.0]
 
     Source: HeteroSAg, eq. (3), divided by the survivors.
@@ -168,10 +169,12 @@ def coordinate_median(*, weighted: bool = True) -> CoordinateMedian:
         The rule.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> robust = mj.hetero.robust
         >>> values = [[0.0], [1.0], [9.0]]
-        >>> coordinate_median()(values, [1, 1, 1]).tolist()
+        >>> robust.coordinate_median()(values, [1, 1, 1]).tolist()
         [1.0]
-        >>> coordinate_median()(values, [1, 1, 2]).tolist()  # half of the weight at 0 and 1
+        >>> robust.coordinate_median()(values, [1, 1, 2]).tolist()  # half of the weight at 0 and 1
         [5.0]
 
     Source: HeteroSAg, Section V-A; Yin et al., "Byzantine-robust distributed learning" (2018).
@@ -203,7 +206,8 @@ def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
         ConfigurationError: If `trim` is out of range.
 
     Examples:
-        >>> rule = trimmed_mean(0.25)
+        >>> import mrsa_jax as mj
+        >>> rule = mj.hetero.robust.trimmed_mean(0.25)
         >>> rule([[0.0], [1.0], [3.0], [99.0]], [1, 1, 1, 1]).tolist()
         [2.0]
         >>> rule([[0.0], [6.0]], [1, 2]).tolist()  # 1/4 unit of weight at 0, 5/4 at 6
@@ -245,7 +249,8 @@ def geometric_median(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> rule = geometric_median()
+        >>> import mrsa_jax as mj
+        >>> rule = mj.hetero.robust.geometric_median()
         >>> rule([[0.0, 1.0], [0.0, -1.0], [1.0, 0.0], [-1.0, 0.0]], [1, 1, 1, 1]).tolist()
         [0.0, 0.0]
 
@@ -280,8 +285,9 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
         ConfigurationError: If an argument is out of range, or later, if there are too few rows.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> values = [[0.0], [0.1], [0.2], [0.3], [50.0]]
-        >>> [round(v, 3) for v in krum(1, 2)(values, [1, 1, 1, 1, 1]).tolist()]
+        >>> [round(v, 3) for v in mj.hetero.robust.krum(1, 2)(values, [1, 1, 1, 1, 1]).tolist()]
         [0.15]
 
     Cost: O(blocks^2 d) operations, O(blocks d) memory.

@@ -39,8 +39,10 @@ def chacha20_columns(
         Keystream words.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
         >>> key, nonce = jnp.zeros((8, 2), "uint32"), jnp.zeros((3, 2), "uint32")
-        >>> both = chacha20_columns(key, jnp.asarray([0, 1], "uint32"), nonce)
+        >>> both = mj.modular.chacha20_columns(key, jnp.asarray([0, 1], "uint32"), nonce)
         >>> hex(int(both[0, 0]))  # bytes 76 b8 e0 ad, RFC 8439 appendix A.1, vector 1
         '0xade0b876'
 
@@ -77,8 +79,13 @@ def keystream(
         ConfigurationError: If `num_words` is negative or more than one counter range holds.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
         >>> key, nonce = jnp.arange(8, dtype="uint32"), jnp.zeros(3, "uint32")
-        >>> a, b = keystream(key, nonce, 40), keystream(key, nonce, 24, initial_counter=1)
+        >>> a, b = (
+        ...     mj.modular.keystream(key, nonce, 40),
+        ...     mj.modular.keystream(key, nonce, 24, initial_counter=1),
+        ... )
         >>> bool((a[16:] == b).all())
         True
 

@@ -316,7 +316,9 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     each prime, how many ranks are still open.
 
     Examples:
-        >>> int(rank([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))  # an odd cycle; its rank mod 2 is 2
+        >>> import mrsa_jax as mj
+        >>> odd_cycle = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]  # of rank 2 modulo 2
+        >>> int(mj.modular.rank(odd_cycle))
         3
 
     Cost: rows**2 * columns / 2 multiplications a matrix and prime (rows <= columns).
@@ -379,7 +381,8 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
         ConfigurationError: As `rank`.
 
     Examples:
-        >>> rank_trajectory([[1, 0], [1, 0], [0, 0], [1, 1]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.modular.rank_trajectory([[1, 0], [1, 0], [0, 0], [1, 1]]).tolist()
         [1, 1, 1, 2]
     """
     array = as_integers(matrix, "matrix")

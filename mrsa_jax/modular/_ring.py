@@ -34,7 +34,8 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
         ConfigurationError: If R is no integer or outside those sets.
 
     Examples:
-        >>> check_modulus(2**32) == 2**32 and check_modulus(37) == 37
+        >>> import mrsa_jax as mj
+        >>> mj.modular.check_modulus(2**32) == 2**32 and mj.modular.check_modulus(37) == 37
         True
     """
     rule = "must be a power of two from 2 to 2**32 or any integer in [2, 2**31)"
@@ -72,7 +73,9 @@ def ring_of(modulus: int) -> Ring:
         modulus: R (see `check_modulus`).
 
     Examples:
-        >>> int(add(jnp.uint32(30), jnp.uint32(10), ring_of(37)))
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> int(mj.modular.add(jnp.uint32(30), jnp.uint32(10), mj.modular.ring_of(37)))
         3
     """
     if is_power_of_two(modulus):
@@ -103,7 +106,9 @@ def add(
         `(left + right) mod R`.
 
     Examples:
-        >>> int(add(jnp.uint32(30), jnp.uint32(10), 37))
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> int(mj.modular.add(jnp.uint32(30), jnp.uint32(10), 37))
         3
     """
     return _add(left, right, _ring(modulus))
@@ -123,7 +128,9 @@ def subtract(
         `(left - right) mod R`.
 
     Examples:
-        >>> int(subtract(jnp.uint32(3), jnp.uint32(10), 37))
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> int(mj.modular.subtract(jnp.uint32(3), jnp.uint32(10), 37))
         30
     """
     return _subtract(left, right, _ring(modulus))
@@ -143,7 +150,9 @@ def ring_sum_over(
         The sum, in [0, R); zeros where the axis is empty.
 
     Examples:
-        >>> int(ring_sum_over(jnp.asarray([30, 30, 30], jnp.uint32), 37))
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> int(mj.modular.ring_sum_over(jnp.asarray([30, 30, 30], jnp.uint32), 37))
         16
     """
     if isinstance(modulus, int) and not is_power_of_two(modulus):
@@ -189,7 +198,9 @@ def reduce_words(
         Residues in [0, R).
 
     Examples:
-        >>> int(reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (5 * 2**32 + 7) % 37
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> int(mj.modular.reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (5 * 2**32 + 7) % 37
         True
     """
     return _rest(high, low, _ring(modulus))

@@ -37,7 +37,9 @@ def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
     """Cut secrets of 256 bits, little-endian words, into limbs of 30 bits, lowest first.
 
     Examples:
-        >>> limbs = limbs_of(jnp.full((1, 8), 2**32 - 1, "uint32"))
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> limbs = mj.modular.shamir.limbs_of(jnp.full((1, 8), 2**32 - 1, "uint32"))
         >>> limbs[0, 0] == 2**30 - 1, limbs[0, 8] == 2**16 - 1
         (Array(True, dtype=bool), Array(True, dtype=bool))
     """
@@ -57,8 +59,11 @@ def words_of_limbs(limbs: UInt32[Array, "secrets 9"]) -> UInt32[Array, "secrets 
     """Put limbs of 30 bits together again: the inverse of `limbs_of`.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> shamir = mj.modular.shamir
         >>> words = jnp.arange(16, dtype="uint32").reshape(2, 8) * jnp.uint32(0x9E3779B9)
-        >>> bool((words_of_limbs(limbs_of(words)) == words).all())
+        >>> bool((shamir.words_of_limbs(shamir.limbs_of(words)) == words).all())
         True
     """
     words = []
@@ -100,9 +105,12 @@ def share_secrets(
         ConfigurationError: If `prime` is out of range.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> shamir = mj.modular.shamir
         >>> row = lambda *values: jnp.asarray([values], "uint32")
         >>> polynomial = jnp.asarray([[[166], [94]]], "uint32")  # 1234 + 166 x + 94 x^2
-        >>> share_secrets(row(1234), polynomial, row(1, 2, 3), prime=1613)[0, 0].tolist()
+        >>> shamir.share_secrets(row(1234), polynomial, row(1, 2, 3), prime=1613)[0, 0].tolist()
         [1494, 329, 965]
 
     Cost: degree multiplications for each secret, limb and holder.
@@ -154,9 +162,12 @@ def recover_secrets(
         ConfigurationError: If `prime` is out of range.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> shamir = mj.modular.shamir
         >>> shares, points = jnp.asarray([[[1494, 329, 965]]], "uint32"), jnp.asarray([[1, 2, 3]])
         >>> everybody = jnp.ones((1, 3), bool)
-        >>> recover_secrets(shares, points.astype("uint32"), everybody, prime=1613).tolist()
+        >>> shamir.recover_secrets(shares, points.astype("uint32"), everybody, prime=1613).tolist()
         [[1234]]
 
     Cost: holders^2 + 60 holders multiplications for each secret; pass only holders that count.

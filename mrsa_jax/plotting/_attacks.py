@@ -188,9 +188,11 @@ def plot_image_grid(
             that is not finite, or if scores are not one for each image.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> noise = np.random.default_rng(0).random((2, 8, 8, 1))
         >>> rows = [("original", noise), ("recovered", noise)]
-        >>> figure = plot_image_grid(rows, scores=[None, ["22 dB", 18.26]])
+        >>> figure = mj.plotting.plot_image_grid(rows, scores=[None, ["22 dB", 18.26]])
         >>> [ax.get_xlabel() for ax in figure.axes]
         ['', '', '22 dB', '18.3']
     """

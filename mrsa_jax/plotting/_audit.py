@@ -226,10 +226,12 @@ def plot_exposure_routes(
             unknown.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import matplotlib.pyplot as plt
-        >>> from mrsa_jax.privacy import collusion_risk
         >>> P = [[1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 1, 0]]
-        >>> ax = plot_exposure_routes({"mine": collusion_risk(0, P, [0.0, 0.25, 0.5], 100)})
+        >>> ax = mj.plotting.plot_exposure_routes(
+        ...     {"mine": mj.privacy.collusion_risk(0, P, [0.0, 0.25, 0.5], 100)}
+        ... )
         >>> len(ax.get_lines())
         1
         >>> plt.close(ax.figure)

@@ -163,7 +163,10 @@ def plot_participation(
             block size is no positive integer.
 
     Examples:
-        >>> ax = plot_participation([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 1]], block_size=2)
+        >>> import mrsa_jax as mj
+        >>> ax = mj.plotting.plot_participation(
+        ...     [[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 1]], block_size=2
+        ... )
         >>> ax.images[0].get_array().tolist()  # 0: not in the sum; 2: exposed by then
         [[1, 1, 0, 0], [2, 0, 0, 0], [0, 0, 1, 1]]
     """
@@ -237,7 +240,7 @@ def plot_rounds(history: Any, *, block_size: int | None = None, ax: Axes | None 
         >>> scheme = mj.selection.batch_partitioning(6, 4, 2), mj.availability.independent(0.0)
         >>> steps = mj.availability.independent_steps(0.1)
         >>> played = mj.selection.rollout_rounds(0, *scheme, steps, 9, policy="abort", blocks=2)
-        >>> cells = plot_rounds(played, block_size=2).images[0].get_array()
+        >>> cells = mj.plotting.plot_rounds(played, block_size=2).images[0].get_array()
         >>> bool(((cells == 3) == played.participation).all())
         True
     """

@@ -62,9 +62,12 @@ def save_figure(
         ConfigurationError: If a format is unknown, or there is none.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_figure(lambda ax: ax.plot([1, 2]), f"{folder}/line", formats=["svg"])[0].name
+        ...     mj.plotting.save_figure(
+        ...         lambda ax: ax.plot([1, 2]), f"{folder}/line", formats=["svg"]
+        ...     )[0].name
         'line.svg'
     """
     require(len(formats) > 0, "formats", "must name a format")

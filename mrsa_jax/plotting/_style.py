@@ -67,8 +67,9 @@ def style(column: Column | None = None) -> Iterator[None]:
         ConfigurationError: If the column is unknown.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import matplotlib.pyplot as plt
-        >>> with style("single"):
+        >>> with mj.plotting.style("single"):
         ...     tuple(plt.rcParams["figure.figsize"])
         (3.5, 2.3)
     """
@@ -191,11 +192,14 @@ def scheme_colour(label: str) -> str:
         then, most likely.
 
     Examples:
-        >>> scheme_colour("Random")
+        >>> import mrsa_jax as mj
+        >>> mj.plotting.scheme_colour("Random")
         '#000000'
-        >>> scheme_colour("Bernoulli (0.1)") == scheme_colour("Bernoulli (0.1)")
+        >>> mj.plotting.scheme_colour("Bernoulli (0.1)") == mj.plotting.scheme_colour(
+        ...     "Bernoulli (0.1)"
+        ... )
         True
-        >>> scheme_colour("my scheme 1") == scheme_colour("my scheme 2")
+        >>> mj.plotting.scheme_colour("my scheme 1") == mj.plotting.scheme_colour("my scheme 2")
         False
     """
     if label in NAMED:

@@ -76,14 +76,15 @@ def audit(
             is out of range.
 
     Examples:
-        >>> found = audit([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
+        >>> import mrsa_jax as mj
+        >>> found = mj.privacy.audit([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
         >>> found.exposed, found.strong
         (((2, 1), (3, 2)), 1)
         >>> found.gate(2).passed
         False
-        >>> audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1).joining[0].text
+        >>> mj.privacy.audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1).joining[0].text
         'Client 2 is exposed if this client joins the server: 3.'
-        >>> audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1, coalition=[3]).exposed
+        >>> mj.privacy.audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1, coalition=[3]).exposed
         ((2, 1),)
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are this
@@ -135,7 +136,10 @@ def audit_steps(
         ConfigurationError: As `audit`.
 
     Examples:
-        >>> first, *_, last = audit_steps([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
+        >>> import mrsa_jax as mj
+        >>> first, *_, last = mj.privacy.audit_steps(
+        ...     [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1
+        ... )
         >>> first.exposed == last.exposed, first.pending, last.pending
         (True, ('weak privacy', 'plain sums', 'who exposes whom'), ())
     """

@@ -172,11 +172,11 @@ class Audit:
             progress: Called with what is done, parts done and their number.
 
         Examples:
+            >>> import mrsa_jax as mj
             >>> import numpy as np
-            >>> from mrsa_jax.privacy import audit
             >>> P = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
-            >>> log = ParticipationLog(P, (1, 2, 3), ("a", "b", "c"))
-            >>> after = audit(log, effort=0.01).over_rounds(log)
+            >>> log = mj.privacy.ParticipationLog(P, (1, 2, 3), ("a", "b", "c"))
+            >>> after = mj.privacy.audit(log, effort=0.01).over_rounds(log)
             >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
             ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
         """
@@ -208,8 +208,8 @@ class Audit:
             ConfigurationError: If `target` is no such number or the definition unknown.
 
         Examples:
-            >>> from mrsa_jax.privacy import audit
-            >>> audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0).gate(2.5, "hidden").reason
+            >>> import mrsa_jax as mj
+            >>> mj.privacy.audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0).gate(2.5, "hidden").reason
             'client 0 is hidden among 1.67, below 2.5'
         """
         known = typing.get_args(Definition)

@@ -46,12 +46,12 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
         DataNotFoundError: If the file cannot be read.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import pathlib, tempfile
-        >>> from mrsa_jax.privacy import audit, read_log
         >>> path = pathlib.Path(tempfile.mkdtemp(), "log.csv")
         >>> _ = path.write_text("round,client\n1,anna\n1,bob\n2,bob\n")
-        >>> log = read_log(path)
-        >>> made = certificate(log, audit(log, effort=0), path)
+        >>> log = mj.privacy.read_log(path)
+        >>> made = mj.privacy.certificate(log, mj.privacy.audit(log, effort=0), path)
         >>> [claim["claim"] for claim in made["claims"]]
         ['strong T', 'rank', 'exposed', 'exposed', 'weak T at most', 'weak T at least']
 

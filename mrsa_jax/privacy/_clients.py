@@ -180,11 +180,12 @@ def client_privacy(
     Edge cases: exposed clients have 1; who took no part, or is in the coalition, -1.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> P = [[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 1]]
-        >>> found = client_privacy(P)
+        >>> found = mj.privacy.client_privacy(P)
         >>> found.upper.tolist(), bool(found.certified.all())
         ([2, 2, 3, 3, 1], True)
-        >>> client_privacy(P, coalition=[1]).upper.tolist()  # each member takes one at most
+        >>> mj.privacy.client_privacy(P, coalition=[1]).upper.tolist()  # a member takes at most one
         [1, -1, 2, 2, 1]
 
     Cost: NP-hard in general. Lower bounds are the least of all (`weak_privacy`), the client's class

@@ -83,11 +83,12 @@ def integer_weights(weights: Any) -> np.ndarray:
         ConfigurationError: If an entry is NaN, infinite or no number, or there are not two axes.
 
     Examples:
-        >>> integer_weights([[0.5, 0.25, 0.0], [600, 600, 1200]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.integer_weights([[0.5, 0.25, 0.0], [600, 600, 1200]]).tolist()
         [[2, 1, 0], [1, 1, 2]]
         >>> from fractions import Fraction
         >>> staleness = [0, 1, 2]
-        >>> integer_weights([[Fraction(1, 1 + s) for s in staleness]]).tolist()
+        >>> mj.privacy.integer_weights([[Fraction(1, 1 + s) for s in staleness]]).tolist()
         [[6, 3, 2]]
 
     Source: Multi-RoundSecAgg, Remark 1, asks for the row space of P only.

@@ -143,7 +143,8 @@ def collusion_risk(
     be corrupt all the same, and the graph is drawn among the clients of the sum.
 
     Examples:
-        >>> found = collusion_risk(0, [[1, 1, 0], [0, 1, 1]], [0.0, 1 / 3], 200)
+        >>> import mrsa_jax as mj
+        >>> found = mj.privacy.collusion_risk(0, [[1, 1, 0], [0, 1, 1]], [0.0, 1 / 3], 200)
         >>> found.sums.any_client.rate.tolist()  # of two others one pair is left, or none
         [0.0, 1.0]
 

@@ -187,15 +187,16 @@ def distinguishability(
             another size, negative or not positive semidefinite, or as `hidden_among`.
 
     Examples:
-        >>> one = distinguishability([[1, 1, 1, 1, 1]], shift=0.5)
+        >>> import mrsa_jax as mj
+        >>> one = mj.privacy.distinguishability([[1, 1, 1, 1, 1]], shift=0.5)
         >>> one.mu.round(12).tolist()  # one sum of K: (shift / spread) / sqrt(K - 1)
         [0.25, 0.25, 0.25, 0.25, 0.25]
-        >>> known = distinguishability([[1, 1, 0], [1, 0, 1]], spread=None, noise=2.0)
+        >>> known = mj.privacy.distinguishability([[1, 1, 0], [1, 0, 1]], spread=None, noise=2.0)
         >>> (known.mu**2).round(12).tolist()  # sum of shift^2 / variance over the client's rounds
         [1.0, 0.5, 0.5]
         >>> known
         Distinguishability(clients: 3; shift: 1, the others known; mu: largest 1, median 0.7071)
-        >>> blocks = distinguishability([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
+        >>> blocks = mj.privacy.distinguishability([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
         >>> blocks.mu.round(12).tolist(), blocks.cap(2)  # T = 2, for ever
         ([1.0, 1.0, 1.0, 1.0], 1.0)
 

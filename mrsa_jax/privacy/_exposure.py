@@ -181,9 +181,10 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
             empty one; if a coalition is none; if the device's memory does not hold one history.
 
     Examples:
-        >>> first_exposure([[1, 1, 0], [0, 0, 0], [0, 1, 0]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.first_exposure([[1, 1, 0], [0, 0, 0], [0, 1, 0]]).tolist()
         [2, 2, -1]
-        >>> first_exposure([[1, 1, 0], [0, 1, 1]], coalition=[2]).tolist()
+        >>> mj.privacy.first_exposure([[1, 1, 0], [0, 1, 1]], coalition=[2]).tolist()
         [1, 1, -1]
 
     Cost: two products mod p for each round that raises the rank and each entry of P; memory is

@@ -207,11 +207,12 @@ def hidden_among(
             is 1 between two rows, and P is traced.
 
     Examples:
-        >>> hidden_among([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).round(6).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.hidden_among([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).round(6).tolist()
         [2.0, 2.0, 1.0, inf]
-        >>> hidden_among([[1, 1]], noise=2.0).tolist()  # as good as two clients more
+        >>> mj.privacy.hidden_among([[1, 1]], noise=2.0).tolist()  # as good as two clients more
         [4.0, 4.0]
-        >>> hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()  # 0 alone in round 2
+        >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()  # 0 alone later
         [1.0, 1.75]
 
     Edge cases: a client's weights matter to its figure only beside others'; a row's scale does
@@ -307,9 +308,10 @@ def hidden_among_trajectory(
         ConfigurationError: As `hidden_among`, or if a quantile is outside [0, 1].
 
     Examples:
-        >>> hidden_among_trajectory([[1, 1, 0], [1, 1, 1]]).round(6).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.hidden_among_trajectory([[1, 1, 0], [1, 1, 1]]).round(6).tolist()
         [[2.0, 2.0, inf], [2.0, 2.0, 1.0]]
-        >>> found = hidden_among_trajectory([[1, 1, 0], [1, 1, 1]], quantiles=(0.0, 0.5))
+        >>> found = mj.privacy.hidden_among_trajectory([[1, 1, 0], [1, 1, 1]], quantiles=(0.0, 0.5))
         >>> found.round(6).tolist()
         [[2.0, 2.0], [1.0, 2.0]]
 

@@ -86,11 +86,12 @@ def information(
             if noise is so small, or of so low a rank, that a sum is known from the others.
 
     Examples:
-        >>> information([[1, 1, 1, 1]]).round(4).tolist()  # 1/2 log2(4/3)
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.information([[1, 1, 1, 1]]).round(4).tolist()  # 1/2 log2(4/3)
         [0.2075, 0.2075, 0.2075, 0.2075]
-        >>> information([[1, 1, 0], [1, 1, 0], [0, 1, 1]], memory=0.0).round(4).tolist()
+        >>> mj.privacy.information([[1, 1, 0], [1, 1, 0], [0, 1, 1]], memory=0.0).round(4).tolist()
         [1.0, 1.5, 0.5]
-        >>> information([[1, 1, 0], [1, 0, 0]], memory=0.9).round(4).tolist()
+        >>> mj.privacy.information([[1, 1, 0], [1, 0, 0]], memory=0.9).round(4).tolist()
         [inf, 1.3234, 0.0]
 
     Edge cases: rows that others of the same time add up to are left out, by exact ranks. A

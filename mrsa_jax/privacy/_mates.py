@@ -52,9 +52,10 @@ def hidden_among_mates(
             number per client.
 
     Examples:
-        >>> hidden_among_mates([[1, 1, 1, 1]], memory=0.9).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.hidden_among_mates([[1, 1, 1, 1]], memory=0.9).tolist()
         [4.0, 4.0, 4.0, 4.0]
-        >>> found = hidden_among_mates([[1, 1]], memory=[0.9, 0.0])  # lasting, and fresh
+        >>> found = mj.privacy.hidden_among_mates([[1, 1]], memory=[0.9, 0.0])  # lasting, and fresh
         >>> found.round(3).tolist()
         [1.053, 1.053]
 

@@ -89,7 +89,9 @@ def policy_privacy(
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.batch_partitioning(12, 4, 2)
         >>> online = mj.availability.independent(0.1)
-        >>> found = policy_privacy(0, selector, online, [0.0], 9, 2, blocks=2, policies=["abort"])
+        >>> found = mj.privacy.policy_privacy(
+        ...     0, selector, online, [0.0], 9, 2, blocks=2, policies=["abort"]
+        ... )
         >>> found.strong.tolist(), found.rounds_kept.tolist()  # without dropouts nothing is lost
         ([[[2, 2]]], [[[1.0, 1.0]]])
 

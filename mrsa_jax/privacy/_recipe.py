@@ -61,7 +61,8 @@ class Recipe:
         """Return the recipe as one sentence, shortened where numbers or lists are long.
 
         Examples:
-            >>> Recipe(((3, 1), (9, 1), (12, -1)), ((41, 1),)).text()
+            >>> import mrsa_jax as mj
+            >>> mj.privacy.Recipe(((3, 1), (9, 1), (12, -1)), ((41, 1),)).text()
             "The sum of rounds 3 and 9 minus round 12 is client 41's update alone."
         """
         text = f"{_combination(self.rounds)} is {_result(self.clients)}."

@@ -50,12 +50,15 @@ def strong_privacy(P: Any, *, coalition: Any = ()) -> int | Int32[Array, ""] | N
     Edge cases: clients who never took part are left out; one client alone in a round gives 1.
 
     Examples:
-        >>> strong_privacy([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> mj.privacy.strong_privacy([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])
         2
-        >>> strong_privacy([[0, 0]]) is None
+        >>> mj.privacy.strong_privacy([[0, 0]]) is None
         True
         >>> many = jnp.asarray([[[1, 1, 0], [1, 1, 1]], [[0, 0, 0], [0, 0, 0]]])
-        >>> jax.vmap(strong_privacy)(many).tolist()
+        >>> jax.vmap(mj.privacy.strong_privacy)(many).tolist()
         [1, -1]
 
     Source:
@@ -89,7 +92,10 @@ def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, ".
             empty one; if a coalition is none.
 
     Examples:
-        >>> strong_privacy_trajectory([[0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.strong_privacy_trajectory(
+        ...     [[0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0]]
+        ... ).tolist()
         [-1, 3, 3, 1]
 
     Cost: one sort of N pairs per round.

@@ -325,11 +325,12 @@ def weak_privacy_trajectory(
     Edge cases: while nobody took part the rank is 0 and both bounds are -1.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> history = [[0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 1]]
-        >>> found = weak_privacy_trajectory(history)
+        >>> found = mj.privacy.weak_privacy_trajectory(history)
         >>> found.upper.tolist(), found.rank.tolist(), bool(found.certified.all())
         ([-1, 2, 2, 1], [0, 1, 2, 3], True)
-        >>> weak_privacy_trajectory(history, method="bounds").lower.tolist()
+        >>> mj.privacy.weak_privacy_trajectory(history, method="bounds").lower.tolist()
         [-1, 2, 2, 1]
 
     Cost: "bounds" four products modulo p for each round and entry of a groups x groups basis.

@@ -94,10 +94,13 @@ def unweighted_group(
         ConfigurationError: If P is no integer matrix of two axes, or an argument is out of range.
 
     Examples:
-        >>> found = unweighted_group([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]])
+        >>> import mrsa_jax as mj
+        >>> found = mj.privacy.unweighted_group([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]])
         >>> found.lower, found.upper, found.certified
         (3, 3, True)
-        >>> found = unweighted_group([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]], coefficients="plus_minus")
+        >>> found = mj.privacy.unweighted_group(
+        ...     [[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]], coefficients="plus_minus"
+        ... )
         >>> found.support, found.signs, found.witness
         ((2, 3), (1, -1), (1, -1))
 

@@ -157,12 +157,13 @@ def weak_privacy(
     never took part are in no combination.
 
     Examples:
-        >>> found = weak_privacy([[1, 1, 0], [0, 1, 1], [1, 0, 1]])  # an odd cycle
+        >>> import mrsa_jax as mj
+        >>> found = mj.privacy.weak_privacy([[1, 1, 0], [0, 1, 1], [1, 0, 1]])  # an odd cycle
         >>> found.upper, found.certified, found.exposed
         (1, True, (0, 1, 2))
-        >>> weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]]).upper
+        >>> mj.privacy.weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]]).upper
         2
-        >>> weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]], coalition=[0]).exposed
+        >>> mj.privacy.weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]], coalition=[0]).exposed
         (1,)
 
     Cost: NP-hard in general. Exact within seconds wherever T or the number of groups less the

@@ -68,9 +68,10 @@ class Client:
         round_index: Round.
 
     Examples:
-        >>> from mrsa_jax.secagg import complete_plan
-        >>> plan = complete_plan(2, 3, 2**8)
-        >>> client = Client(0, [1], 2, np.zeros(3, np.uint32), plan, entropy=0)
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> plan = mj.secagg.complete_plan(2, 3, 2**8)
+        >>> client = mj.protocol.Client(0, [1], 2, np.zeros(3, np.uint32), plan, entropy=0)
         >>> client.advertise_keys() == client.advertise_keys()
         True
 

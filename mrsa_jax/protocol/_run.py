@@ -243,10 +243,14 @@ def run(
         ConfigurationError: If an argument breaks a rule.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> complete = ~np.eye(3, dtype=bool)
         >>> survivors = np.ones((5, 3), bool)
         >>> survivors[3:, 2] = False  # lost before its padded input arrived
-        >>> result = run([[1, 2], [10, 20], [100, 200]], complete, survivors, 2, 8, entropy=0)
+        >>> result = mj.protocol.run(
+        ...     [[1, 2], [10, 20], [100, 200]], complete, survivors, 2, 8, entropy=0
+        ... )
         >>> result.status.name, result.total.tolist()
         ('OK', [11, 22])
 

@@ -59,10 +59,11 @@ class Server:
             status is OK.
 
     Examples:
-        >>> from mrsa_jax.secagg import complete_plan
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> complete = ~np.eye(2, dtype=bool)
-        >>> server = Server(complete, np.asarray([2, 2]), np.ones(2, bool),
-        ...                 complete_plan(2, 1, 2**8))
+        >>> server = mj.protocol.Server(complete, np.asarray([2, 2]), np.ones(2, bool),
+        ...                 mj.secagg.complete_plan(2, 1, 2**8))
         >>> server.advertise_keys()  # closes step 0; nobody sent keys
         {}
 

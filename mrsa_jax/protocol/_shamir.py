@@ -44,8 +44,9 @@ def share(
         ConfigurationError: If an argument breaks a rule.
 
     Examples:
-        >>> shares = share(bytes(range(32)), 2, [1, 2, 5], 0)
-        >>> recover([5, 1], shares[[2, 0]], 2) == bytes(range(32))
+        >>> import mrsa_jax as mj
+        >>> shares = mj.protocol.share(bytes(range(32)), 2, [1, 2, 5], 0)
+        >>> mj.protocol.recover([5, 1], shares[[2, 0]], 2) == bytes(range(32))
         True
 
     Edge case: with t = 1 every share is the secret itself.
@@ -93,8 +94,9 @@ def recover(points: Sequence[int], shares: np.ndarray, threshold: int | np.integ
             unnoticed unless the result is out of range.
 
     Examples:
-        >>> shares = share(bytes(32), 3, [1, 2, 3, 4], 0)
-        >>> recover([1, 2, 3, 4], shares, 3) == bytes(32)
+        >>> import mrsa_jax as mj
+        >>> shares = mj.protocol.share(bytes(32), 3, [1, 2, 3, 4], 0)
+        >>> mj.protocol.recover([1, 2, 3, 4], shares, 3) == bytes(32)
         True
     """
     t = check_integer(threshold, "threshold", 1)

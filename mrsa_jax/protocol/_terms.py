@@ -47,7 +47,11 @@ class Terms:
             floor((|N[i]| + colluders) / 2) + 1.
 
     Examples:
-        >>> terms = Terms([bytes(32)] * 4, ~np.eye(4, dtype=bool), np.full(4, 3), np.arange(4) // 2)
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> terms = mj.protocol.Terms(
+        ...     [bytes(32)] * 4, ~np.eye(4, dtype=bool), np.full(4, 3), np.arange(4) // 2
+        ... )
         >>> terms.check_list((2, 3))
         >>> terms.check_list((0, 2, 3))
         Traceback (most recent call last):
@@ -129,8 +133,10 @@ class Pledge:
     mates whose block is drawn again, or who answer one round twice, can be parted.
 
     Examples:
-        >>> terms = Terms([bytes(32)] * 2, ~np.eye(2, dtype=bool), np.full(2, 2))
-        >>> pledge = Pledge()
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> terms = mj.protocol.Terms([bytes(32)] * 2, ~np.eye(2, dtype=bool), np.full(2, 2))
+        >>> pledge = mj.protocol.Pledge()
         >>> pledge.keep(terms, 3)
         >>> pledge.keep(terms, 3)
         Traceback (most recent call last):

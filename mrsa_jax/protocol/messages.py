@@ -44,7 +44,8 @@ def residue_bits(modulus: int) -> int:
     """Return how many bits a residue takes on the wire: ceil(log2 R).
 
     Examples:
-        >>> [residue_bits(modulus) for modulus in (2, 37, 64, 65, 2**32)]
+        >>> import mrsa_jax as mj
+        >>> [mj.protocol.messages.residue_bits(modulus) for modulus in (2, 37, 64, 65, 2**32)]
         [1, 6, 6, 7, 32]
     """
     return (modulus - 1).bit_length()
@@ -162,7 +163,8 @@ class AdvertiseKeys(Message):
         pad_key: s_i^PK, 32 bytes: for the seeds of pair pads.
 
     Examples:
-        >>> AdvertiseKeys.size()
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.AdvertiseKeys.size()
         76
     """
 
@@ -187,7 +189,8 @@ class KeyList(Message):
         keys: (client, channel key and pad key as 64 bytes), ascending.
 
     Examples:
-        >>> KeyList.size(3)
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.KeyList.size(3)
         216
     """
 
@@ -206,7 +209,8 @@ class ShareKeys(Message):
         ciphertexts: (recipient, 88 bytes), ascending.
 
     Examples:
-        >>> ShareKeys.size(2)
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.ShareKeys.size(2)
         200
     """
 
@@ -226,7 +230,8 @@ class ShareList(Message):
         ciphertexts: (sender, 88 bytes), ascending.
 
     Examples:
-        >>> ShareList.size(2)
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.ShareList.size(2)
         196
     """
 
@@ -269,7 +274,12 @@ class MaskedInput:
         """Return the bytes on the wire: all residues bit by bit, rounded up to a whole byte.
 
         Examples:
-            >>> MaskedInput.size([(10, 2**16)]), MaskedInput.size([(3, 37), (1, 2)])
+            >>> import mrsa_jax as mj
+            >>> messages = mj.protocol.messages
+            >>> (
+            ...     messages.MaskedInput.size([(10, 2**16)]),
+            ...     messages.MaskedInput.size([(3, 37), (1, 2)]),
+            ... )
             (36, 19)
         """
         bits = sum(width * residue_bits(modulus) for width, modulus in layout)
@@ -308,7 +318,8 @@ class SurvivorList(Message):
         survivors: Ids, ascending; with the consistency check all of V3, not only neighbours.
 
     Examples:
-        >>> SurvivorList.size(3)
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.SurvivorList.size(3)
         24
     """
 
@@ -354,7 +365,8 @@ class UnmaskShares(Message):
         key_shares: (owner in V2 but not V3, share of s_owner^SK as 36 bytes), ascending.
 
     Examples:
-        >>> UnmaskShares.size(3, 0)
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.UnmaskShares.size(3, 0)
         140
     """
 
@@ -382,7 +394,8 @@ class SignedSurvivors(Message):
         signature: Ed25519, 64 bytes.
 
     Examples:
-        >>> SignedSurvivors.size()
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.SignedSurvivors.size()
         76
     """
 
@@ -403,7 +416,8 @@ class SignatureList(Message):
         signatures: (signer, 64 bytes), ascending.
 
     Examples:
-        >>> SignatureList.size(2)
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.SignatureList.size(2)
         148
     """
 
@@ -420,7 +434,8 @@ class SignedKeys(AdvertiseKeys):
         signature: Ed25519, 64 bytes; the others are those of `AdvertiseKeys`.
 
     Examples:
-        >>> SignedKeys.size()
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.SignedKeys.size()
         140
     """
 
@@ -439,7 +454,8 @@ class SignedKeyList(KeyList):
         keys: (client, channel key, pad key and signature as 128 bytes), ascending.
 
     Examples:
-        >>> SignedKeyList.size(3)
+        >>> import mrsa_jax as mj
+        >>> mj.protocol.messages.SignedKeyList.size(3)
         408
     """
 

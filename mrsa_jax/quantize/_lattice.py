@@ -76,10 +76,12 @@ def shortened(
         clip_norm: Positive.
 
     Examples:
-        >>> shortened(jnp.asarray([0.5, float("inf")]), jnp.float32(2.0)).tolist()
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> mj.quantize.shortened(jnp.asarray([0.5, float("inf")]), jnp.float32(2.0)).tolist()
         [0.5, 0.0]
-        >>> short = shortened(jnp.asarray([3e38, 3e38]), jnp.float32(2.0))
-        >>> 1.9999 < float(norm(short)) < 2.0
+        >>> short = mj.quantize.shortened(jnp.asarray([3e38, 3e38]), jnp.float32(2.0))
+        >>> 1.9999 < sum(float(value) ** 2 for value in short) ** 0.5 < 2.0
         True
     """
     size, small = scaled_down(values, clip_norm)
@@ -332,7 +334,10 @@ def lattice(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> own = lattice(0.25, 1.0, 3, rotate=False)
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> own = mj.quantize.lattice(0.25, 1.0, 3, rotate=False)
         >>> codes = own.encode(jax.random.key(0), jnp.asarray([0.5, -0.25, float("nan")]))
         >>> codes.astype("int32").tolist(), own.decode(codes, 1).tolist()
         ([2, -1, 0], [0.5, -0.25, 0.0])

@@ -288,7 +288,10 @@ def stochastic(
         ConfigurationError: If K is out of range, or if not exactly one finite range is given.
 
     Examples:
-        >>> quantizer = stochastic(5, 1.0)  # levels -1, -1/2, 0, 1/2, 1
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> quantizer = mj.quantize.stochastic(5, 1.0)  # levels -1, -1/2, 0, 1/2, 1
         >>> codes = quantizer.encode(jax.random.key(0), jnp.asarray([-1.0, 0.5, 7.0]))
         >>> codes.tolist(), quantizer.decode(codes, 1).tolist()
         ([0, 3, 4], [-1.0, 0.5, 1.0])
@@ -417,9 +420,10 @@ def following_range(
         ConfigurationError: If a number is out of range or the statistic unknown.
 
     Examples:
-        >>> from mrsa_jax.quantize import stochastic
-        >>> rule = following_range(4.0, floor=0.5)
-        >>> first = rule.init(stochastic(5, 2.0))
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> rule = mj.quantize.following_range(4.0, floor=0.5)
+        >>> first = rule.init(mj.quantize.stochastic(5, 2.0))
         >>> update = jnp.asarray([0.25, -1.0], jnp.float32)
         >>> wide = rule.advance(first, update, jnp.asarray(True))
         >>> float(first), float(wide), float(rule.advance(wide, 0 * update, jnp.asarray(True)))

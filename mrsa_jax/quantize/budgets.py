@@ -83,7 +83,9 @@ def largest_total_weight(count: int | np.integer, max_weight: _Weights) -> int:
         ConfigurationError: If a weight is no integer, negative, or all are 0.
 
     Examples:
-        >>> largest_total_weight(2, 10), largest_total_weight(2, [3, 10, 4])
+        >>> import mrsa_jax as mj
+        >>> budgets = mj.quantize.budgets
+        >>> budgets.largest_total_weight(2, 10), budgets.largest_total_weight(2, [3, 10, 4])
         (20, 14)
     """
     number = check_integer(count, "count", 1)
@@ -113,7 +115,8 @@ def check_weights(
         ConfigurationError: If the weights are no integers, out of range, or not one axis.
 
     Examples:
-        >>> check_weights([3, 0, 5]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.quantize.budgets.check_weights([3, 0, 5]).tolist()
         [3, 0, 5]
     """
     array = host_array(weights, "weights")
@@ -147,10 +150,11 @@ def budget(
         ConfigurationError: If an argument is out of range, or a sum could wrap round.
 
     Examples:
-        >>> print(budget(2**16, 12, modulus_bits=32))  # doctest: +NORMALIZE_WHITESPACE
+        >>> import mrsa_jax as mj
+        >>> print(mj.quantize.budget(2**16, 12, modulus_bits=32))  # doctest: +NORMALIZE_WHITESPACE
         12 clients, weights of at most 12 together, 65536 levels: sums to 786420 need 20 bits;
         a ring of 4294967296 leaves room for 65525 more units of weight, or for 357913942 levels
-        >>> budget(2**10, 2, [5, 9, 7]).required_bits == (16 * (2**10 - 1)).bit_length()
+        >>> mj.quantize.budget(2**10, 2, [5, 9, 7]).required_bits == (16 * (2**10 - 1)).bit_length()
         True
     """
     levels = check_integer(num_levels, "num_levels", 2)
@@ -180,7 +184,13 @@ def ring_size(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> ring_size(12, 20), ring_size(12, 20, 3), ring_size(12, 2, [1, 2, 3])
+        >>> import mrsa_jax as mj
+        >>> budgets = mj.quantize.budgets
+        >>> (
+        ...     budgets.ring_size(12, 20),
+        ...     budgets.ring_size(12, 20, 3),
+        ...     budgets.ring_size(12, 2, [1, 2, 3]),
+        ... )
         (221, 661, 56)
 
     Source:
@@ -209,7 +219,12 @@ def largest_levels(
         ConfigurationError: If an argument is out of range, or not even two levels fit.
 
     Examples:
-        >>> largest_levels(221, 20), ring_size(largest_levels(2**16, 7, 9), 7, 9) <= 2**16
+        >>> import mrsa_jax as mj
+        >>> budgets = mj.quantize.budgets
+        >>> (
+        ...     budgets.largest_levels(221, 20),
+        ...     budgets.ring_size(budgets.largest_levels(2**16, 7, 9), 7, 9) <= 2**16,
+        ... )
         (12, True)
     """
     ring = check_integer(modulus, "modulus", 2)
@@ -237,7 +252,9 @@ def required_modulus_bits(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> required_modulus_bits(2**16, 12), required_modulus_bits(2, 1)
+        >>> import mrsa_jax as mj
+        >>> budgets = mj.quantize.budgets
+        >>> budgets.required_modulus_bits(2**16, 12), budgets.required_modulus_bits(2, 1)
         (20, 1)
     """
     return (ring_size(num_levels, count, max_weight) - 1).bit_length()
@@ -255,12 +272,13 @@ def check_fits(
         ConfigurationError: If `total weight * (num_levels - 1) >= modulus`.
 
     Examples:
-        >>> check_fits(2, 3, 4)
-        >>> check_fits(2, 4, 4)
+        >>> import mrsa_jax as mj
+        >>> mj.quantize.budgets.check_fits(2, 3, 4)
+        >>> mj.quantize.budgets.check_fits(2, 4, 4)
         Traceback (most recent call last):
         ...
         mrsa_jax.ConfigurationError: `modulus` must exceed count * (num_levels - 1); ...
-        >>> check_fits(2, 2, 4, 3)
+        >>> mj.quantize.budgets.check_fits(2, 2, 4, 3)
         Traceback (most recent call last):
         ...
         mrsa_jax.ConfigurationError: `modulus` must exceed total weight * ...

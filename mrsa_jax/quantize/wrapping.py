@@ -38,7 +38,12 @@ def lifted(
         top: R - 1.
 
     Examples:
-        >>> words = lifted(jnp.asarray([1, 7, 4], jnp.uint32), jnp.uint32(0), jnp.uint32(7))
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> wrapping = mj.quantize.wrapping
+        >>> words = wrapping.lifted(
+        ...     jnp.asarray([1, 7, 4], jnp.uint32), jnp.uint32(0), jnp.uint32(7)
+        ... )
         >>> words.astype("int32").tolist()
         [1, -1, -4]
     """
@@ -62,8 +67,11 @@ def has_left(
         top: R - 1.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> wrapping = mj.quantize.wrapping
         >>> terms = jnp.asarray([[3, 2, -3], [1, 1, -1]], jnp.int32).astype(jnp.uint32)
-        >>> has_left(terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)).tolist()
+        >>> wrapping.has_left(terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)).tolist()
         [True, False, False]
     """
     high, low = _wide_sum(jnp.where(present[:, None], terms, jnp.uint32(0)))
@@ -111,8 +119,9 @@ def wrap_probability(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> from mrsa_jax.quantize import lattice
-        >>> wrap_probability(lattice(0.5, 1.0, 4, rotate=False), None, 2, 2**8)
+        >>> import mrsa_jax as mj
+        >>> wrapping = mj.quantize.wrapping
+        >>> wrapping.wrap_probability(mj.quantize.lattice(0.5, 1.0, 4, rotate=False), None, 2, 2**8)
         0.0
 
     Source:

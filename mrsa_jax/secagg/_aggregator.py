@@ -243,14 +243,19 @@ def ring_average(
             of range.
 
     Examples:
-        >>> from mrsa_jax.quantize import stochastic
-        >>> average = ring_average(stochastic(3, 1.0), 2, 4, modulus_bits=8)
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> average = mj.secagg.ring_average(mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8)
         >>> updates = jnp.asarray([[1.0, 0.0, -1.0, 0.0], [1.0, 1.0, -1.0, 0.0]])
         >>> out, state = average.aggregate(
         ...     jax.random.key(0), average.init(), updates, jnp.arange(2), jnp.ones(2, bool))
         >>> out.update.tolist(), int(state.round_index)
         ([1.0, 0.5, -1.0, 0.0], 1)
-        >>> weighted = ring_average(stochastic(3, 1.0), 2, 4, modulus_bits=8, max_weight=3)
+        >>> weighted = mj.secagg.ring_average(
+        ...     mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8, max_weight=3
+        ... )
         >>> out, _ = weighted.aggregate(jax.random.key(0), weighted.init(), updates, jnp.arange(2),
         ...                             jnp.ones(2, bool), np.asarray([1, 3]))
         >>> out.update.tolist(), int(out.total_weight)

@@ -46,9 +46,10 @@ def admitted(
         so that there is a largest one and this finds it.
 
     Examples:
-        >>> from mrsa_jax.secagg import Block
-        >>> plan = (Block((0, 1), 0, 1, 8), Block((1, 2, 3), 1, 2, 8))
-        >>> admitted(plan, np.asarray([False, True, True, True])).tolist()
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> plan = (mj.secagg.Block((0, 1), 0, 1, 8), mj.secagg.Block((1, 2, 3), 1, 2, 8))
+        >>> mj.secagg.admitted(plan, np.asarray([False, True, True, True])).tolist()
         [False, False, True, True]
     """
     # sums of ones, exact in float32, so that many rounds are two products of matrices

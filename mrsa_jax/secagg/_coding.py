@@ -51,8 +51,10 @@ def noisy_codes(
         ConfigurationError: If shapes do not fit or an argument is out of range.
 
     Examples:
-        >>> from mrsa_jax.quantize import stochastic
-        >>> codes = noisy_codes(stochastic(3, 1.0), None, jax.random.key(0),
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> codes = mj.secagg.noisy_codes(mj.quantize.stochastic(3, 1.0), None, jax.random.key(0),
         ...                     jnp.asarray([[1.0, -1.0]] * 2), [4, 7], 8)
         >>> codes.tolist()
         [[2, 0], [2, 0]]

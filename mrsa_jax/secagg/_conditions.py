@@ -59,10 +59,15 @@ def is_reliable(
     refuse to unmask such a sum.
 
     Examples:
-        >>> from mrsa_jax import graphs
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import numpy as np
         >>> everybody = np.ones((5, 3), bool)
-        >>> complete = graphs.complete(3).sample(jax.random.key(0))
-        >>> is_reliable(complete, everybody, 3), is_reliable(complete, everybody, 4)
+        >>> complete = mj.graphs.complete(3).sample(jax.random.key(0))
+        >>> (
+        ...     mj.secagg.is_reliable(complete, everybody, 3),
+        ...     mj.secagg.is_reliable(complete, everybody, 4),
+        ... )
         (True, False)
 
     Source: CCESA, Definition 3 and Theorem 1; as written there, a client's own share counts.
@@ -96,10 +101,12 @@ def is_private(
     curious and alone: see `unmasking_risk` for one attack by a server that is not.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> nobody_joined = np.zeros((2, 2), bool)
-        >>> is_private(nobody_joined, np.ones((5, 2), bool), 1)
+        >>> mj.secagg.is_private(nobody_joined, np.ones((5, 2), bool), 1)
         False
-        >>> is_private(nobody_joined, np.ones((5, 2), bool), 2)
+        >>> mj.secagg.is_private(nobody_joined, np.ones((5, 2), bool), 2)
         True
 
     Source: CCESA, Theorem 2. Differs from the paper's proof, whose converse asks for C_l where
@@ -128,7 +135,9 @@ def informative(
         ConfigurationError: See `check_round`.
 
     Examples:
-        >>> informative(np.zeros((2, 2), bool), np.ones((5, 2), bool), [1, 2]).tolist()
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> mj.secagg.informative(np.zeros((2, 2), bool), np.ones((5, 2), bool), [1, 2]).tolist()
         [True, False]
 
     Source: CCESA, Definition 3.
@@ -187,7 +196,11 @@ def learned_sets(
         ConfigurationError: See `check_round`.
 
     Examples:
-        >>> learned_sets(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).astype(int)
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> mj.secagg.learned_sets(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).astype(
+        ...     int
+        ... )
         array([[1, 0, 0],
                [0, 0, 1]])
     """
@@ -220,8 +233,9 @@ def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, 
         ConfigurationError: See `check_round`.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> pair = [[False, True], [True, False]]
-        >>> unmasking_risk(pair, 1).tolist(), unmasking_risk(pair, 2).tolist()
+        >>> mj.secagg.unmasking_risk(pair, 1).tolist(), mj.secagg.unmasking_risk(pair, 2).tolist()
         ([True, True], [False, False])
 
     Source: CCESA, Appendix F; Remark 4 sets t just above the limit at the mean degree.
@@ -254,7 +268,8 @@ def check_round(
             client to itself, survivors are not nested, or a threshold is no integer or below 1.
 
     Examples:
-        >>> check_round([[False]], [[True]] * 5, 1)[2]
+        >>> import mrsa_jax as mj
+        >>> mj.secagg.check_round([[False]], [[True]] * 5, 1)[2]
         array([1], dtype=int32)
     """
     matrix = np.asarray(check_adjacency(adjacency))

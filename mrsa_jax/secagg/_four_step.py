@@ -126,10 +126,14 @@ def aggregate(
     reliable is changed.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> complete = ~np.eye(3, dtype=bool)
         >>> survivors = np.ones((5, 3), bool)
         >>> survivors[3:, 2] = False  # lost before its padded input arrived
-        >>> result = aggregate(0, [[1, 2], [10, 20], [100, 200]], complete, survivors, 2, 8)
+        >>> result = mj.secagg.aggregate(
+        ...     0, [[1, 2], [10, 20], [100, 200]], complete, survivors, 2, 8
+        ... )
         >>> result.status.name, result.total.tolist()
         ('OK', [11, 22])
 

@@ -174,9 +174,10 @@ def graph_rule(
         two `ABORTED`; a threshold above |Adj(i)| + 1 is never reached.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
         >>> import jax
-        >>> from mrsa_jax import graphs
-        >>> rule = graph_rule(graphs.complete(3), 5, threshold=2)
+        >>> rule = mj.secagg.graph_rule(mj.graphs.complete(3), 5, threshold=2)
         >>> cohort = jnp.asarray([True, False, True, True, False])
         >>> answers = cohort & jnp.asarray([True, True, True, False, False])
         >>> learnt = rule.learn(jax.random.key(0), jnp.stack([cohort] * 3 + [answers] * 2))

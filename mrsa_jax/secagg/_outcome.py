@@ -223,11 +223,17 @@ def plan_outcome(
         ConfigurationError: See `check_round` and `segment_plan`.
 
     Examples:
-        >>> plan = (Block((0, 1), 0, 1, 8), Block((2, 3), 0, 1, 8), Block((0, 1, 2, 3), 1, 2, 8))
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
+        >>> plan = (
+        ...     mj.secagg.Block((0, 1), 0, 1, 8),
+        ...     mj.secagg.Block((2, 3), 0, 1, 8),
+        ...     mj.secagg.Block((0, 1, 2, 3), 1, 2, 8),
+        ... )
         >>> survivors = np.ones((5, 4), bool)
         >>> survivors[3:, 3] = False  # leaves 2 alone in its block
-        >>> outcome = plan_outcome(~np.eye(4, dtype=bool), survivors, 2, plan)
-        >>> outcome.summed.tolist(), [Status(s).name for s in outcome.block_status]
+        >>> outcome = mj.secagg.plan_outcome(~np.eye(4, dtype=bool), survivors, 2, plan)
+        >>> outcome.summed.tolist(), [mj.Status(s).name for s in outcome.block_status]
         ([True, True, False, False], ['OK', 'TOO_FEW_SURVIVORS', 'OK'])
         >>> outcome.learned_block.tolist()
         [0, 2]

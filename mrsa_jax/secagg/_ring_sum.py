@@ -71,9 +71,13 @@ def pad_inputs(
         ConfigurationError: If shapes disagree.
 
     Examples:
-        >>> from mrsa_jax.secagg import complete_plan, derive_seeds, key_material
-        >>> plan, seeds = complete_plan(2, 3, 2**8), derive_seeds(key_material(0), jnp.arange(2), 0)
-        >>> padded = pad_inputs(seeds, jnp.zeros((2, 3), "uint32"), plan, 0)
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> plan, seeds = (
+        ...     mj.secagg.complete_plan(2, 3, 2**8),
+        ...     mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.arange(2), 0),
+        ... )
+        >>> padded = mj.secagg.pad_inputs(seeds, jnp.zeros((2, 3), "uint32"), plan, 0)
         >>> bool((padded[0] == 0).all())
         False
 
@@ -120,14 +124,15 @@ def ring_sum(
         ConfigurationError: If shapes disagree or the fidelity is unknown.
 
     Examples:
-        >>> from mrsa_jax.secagg import complete_plan, derive_seeds, key_material
-        >>> plan = complete_plan(3, 2, 2**8)
-        >>> seeds = derive_seeds(key_material(0), jnp.asarray([4, 1, 9]), 0)
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> plan = mj.secagg.complete_plan(3, 2, 2**8)
+        >>> seeds = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([4, 1, 9]), 0)
         >>> inputs = jnp.asarray([[1, 2], [10, 20], [100, 200]], jnp.uint32)
-        >>> ring_sum(seeds, inputs, plan, 0).total.tolist()
+        >>> mj.secagg.ring_sum(seeds, inputs, plan, 0).total.tolist()
         [111, 222]
         >>> here = jnp.asarray([True, False, True])
-        >>> ring_sum(seeds, inputs, plan, 0, present=here).total.tolist()
+        >>> mj.secagg.ring_sum(seeds, inputs, plan, 0, present=here).total.tolist()
         [101, 202]
 
     Cost: a keystream of d words for each client and edge ("array"; twice that if R is no power of

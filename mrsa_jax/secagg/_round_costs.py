@@ -144,8 +144,10 @@ def round_costs(
     that they are alone and refuse: Step 3 costs nothing with |V3| < 2.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import numpy as np
         >>> complete = ~np.eye(3, dtype=bool)
-        >>> costs = round_costs(complete, np.ones((5, 3), bool), 2, dim=10, modulus=2**16)
+        >>> costs = mj.secagg.round_costs(complete, np.ones((5, 3), bool), 2, dim=10, modulus=2**16)
         >>> costs.bytes_up[:, 0].tolist(), costs.bytes_down[:, 0].tolist()
         ([76, 200, 36, 140], [148, 196, 24, 0])
 
@@ -286,7 +288,8 @@ def expected_costs(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> sparse, dense = (expected_costs(100, k, 43, 10000, 2**16) for k in (63, 99))
+        >>> import mrsa_jax as mj
+        >>> sparse, dense = (mj.secagg.expected_costs(100, k, 43, 10000, 2**16) for k in (63, 99))
         >>> [int(costs.client.prg_words[2, 0]) // 10000 for costs in (sparse, dense)]
         [64, 100]
 
@@ -325,7 +328,8 @@ def fedavg_costs(
         Costs whose only entries are ceil(dim ceil(log2 R) / 8) bytes up at the third step.
 
     Examples:
-        >>> fedavg_costs(3, 10, 2**16).server_bytes_up.tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.secagg.fedavg_costs(3, 10, 2**16).server_bytes_up.tolist()
         [0, 0, 60, 0]
 
     Source: CCESA, Table 1 and Appendix D.1 (mR bits).

@@ -107,7 +107,8 @@ def complete_plan(
         ConfigurationError: If an argument is out of range or the sum could wrap round.
 
     Examples:
-        >>> complete_plan(3, 10, 2**16)[0].members
+        >>> import mrsa_jax as mj
+        >>> mj.secagg.complete_plan(3, 10, 2**16)[0].members
         (0, 1, 2)
     """
     members = tuple(range(check_integer(num_participants, "num_participants", 1)))
@@ -134,8 +135,9 @@ def segment_plan(
             [0, d), a ring is impossible or too small for its codes, or blocks overlap.
 
     Examples:
-        >>> halves = [Block((0, 1), 0, 5, 2**8), Block((0, 1), 5, 10, 37)]
-        >>> [block.modulus for block in segment_plan(halves, 2, 10)]
+        >>> import mrsa_jax as mj
+        >>> halves = [mj.secagg.Block((0, 1), 0, 5, 2**8), mj.secagg.Block((0, 1), 5, 10, 37)]
+        >>> [block.modulus for block in mj.secagg.segment_plan(halves, 2, 10)]
         [256, 37]
     """
     participants = check_integer(num_participants, "num_participants", 1)
@@ -331,9 +333,10 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
         ConfigurationError: If `seed` is neither.
 
     Examples:
-        >>> bool((key_material(1) == key_material(1)).all())
+        >>> import mrsa_jax as mj
+        >>> bool((mj.secagg.key_material(1) == mj.secagg.key_material(1)).all())
         True
-        >>> bool((key_material(1) == key_material(2)).any())
+        >>> bool((mj.secagg.key_material(1) == mj.secagg.key_material(2)).any())
         False
     """
     if isinstance(seed, bytes):
@@ -370,8 +373,10 @@ def derive_seeds(
         ConfigurationError: If the round is no integer in [0, 2**32).
 
     Examples:
-        >>> seeds = derive_seeds(key_material(0), jnp.asarray([7, 3]), 0)
-        >>> swapped = derive_seeds(key_material(0), jnp.asarray([3, 7]), 1)
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
+        >>> seeds = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([7, 3]), 0)
+        >>> swapped = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([3, 7]), 1)
         >>> bool((seeds.pair_seed == swapped.pair_seed).all())
         True
         >>> bool((seeds.self_seed[0] == swapped.self_seed[1]).any())

@@ -103,11 +103,15 @@ def balls_in_bins(num_clients: int, num_bins: int | Array, *, fresh: bool = Fals
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, balls_in_bins(9, 3), mj.availability.independent(0.0), num_rounds=6)
+        ...     0, mj.selection.balls_in_bins(9, 3), mj.availability.independent(0.0), num_rounds=6)
         >>> history[:3].sum(axis=0).tolist(), bool((history[:3] == history[3:]).all())
         ([1, 1, 1, 1, 1, 1, 1, 1, 1], True)
         >>> drawn = mj.selection.rollout(
-        ...     0, balls_in_bins(9, 3, fresh=True), mj.availability.independent(0.0), num_rounds=6)
+        ...     0,
+        ...     mj.selection.balls_in_bins(9, 3, fresh=True),
+        ...     mj.availability.independent(0.0),
+        ...     num_rounds=6,
+        ... )
         >>> drawn[3:].sum(axis=0).tolist(), bool((drawn[:3] == drawn[3:]).all())
         ([1, 1, 1, 1, 1, 1, 1, 1, 1], False)
 

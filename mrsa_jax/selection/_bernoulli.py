@@ -106,7 +106,7 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> everybody = mj.selection.rollout(
-        ...     0, bernoulli(4, 1.0), mj.availability.independent(0.0), num_rounds=2)
+        ...     0, mj.selection.bernoulli(4, 1.0), mj.availability.independent(0.0), num_rounds=2)
         >>> bool(everybody.all())
         True
 
@@ -147,7 +147,7 @@ def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) ->
     Examples:
         >>> import mrsa_jax as mj
         >>> online = mj.availability.independent(0.2)
-        >>> ours = mj.selection.rollout(0, poisson(6, 0.5), online, num_rounds=9)
+        >>> ours = mj.selection.rollout(0, mj.selection.poisson(6, 0.5), online, num_rounds=9)
         >>> theirs = mj.selection.rollout(0, mj.selection.bernoulli(6, 0.5), online, num_rounds=9)
         >>> bool((ours == theirs).all())
         True

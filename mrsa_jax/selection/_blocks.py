@@ -175,7 +175,7 @@ def uniform(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, uniform(6, 2), mj.availability.independent(0.0), num_rounds=5)
+        ...     0, mj.selection.uniform(6, 2), mj.availability.independent(0.0), num_rounds=5)
         >>> history.sum(axis=1).tolist()
         [2, 2, 2, 2, 2]
 
@@ -206,7 +206,7 @@ def weighted(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, weighted(6, 2), mj.availability.independent(0.0), num_rounds=3)
+        ...     0, mj.selection.weighted(6, 2), mj.availability.independent(0.0), num_rounds=3)
         >>> history.sum(axis=0).tolist()  # everybody once in N/K rounds
         [1, 1, 1, 1, 1, 1]
 
@@ -237,7 +237,7 @@ def partition(num_clients: int, cohort_size: int | Array) -> BlockSelection:
     Examples:
         >>> import mrsa_jax as mj
         >>> history = mj.selection.rollout(
-        ...     0, partition(6, 2), mj.availability.independent(0.0), num_rounds=3)
+        ...     0, mj.selection.partition(6, 2), mj.availability.independent(0.0), num_rounds=3)
         >>> bool((history[:, ::2] == history[:, 1::2]).all())
         True
 
@@ -286,7 +286,7 @@ def batch_partitioning(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> selector = batch_partitioning(12, 6, 3)
+        >>> selector = mj.selection.batch_partitioning(12, 6, 3)
         >>> history = mj.selection.rollout(1, selector, mj.availability.independent(0.1), 20)
         >>> blocks = history.reshape(20, 4, 3)
         >>> bool((blocks.all(-1) == blocks.any(-1)).all())  # never split

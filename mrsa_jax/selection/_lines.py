@@ -276,7 +276,7 @@ def crossing_partitions(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> selector = crossing_partitions(32, 8, 4)
+        >>> selector = mj.selection.crossing_partitions(32, 8, 4)
         >>> history = mj.selection.rollout(0, selector, mj.availability.independent(0.3), 300)
         >>> mj.privacy.weak_privacy(history).lower, mj.privacy.strong_privacy(history)
         (4, 1)
@@ -334,7 +334,7 @@ def from_lines(
     Examples:
         >>> import mrsa_jax as mj
         >>> triangle = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]  # any two cross: one line a round
-        >>> selector = from_lines(triangle, 2)
+        >>> selector = mj.selection.from_lines(triangle, 2)
         >>> history = mj.selection.rollout(0, selector, mj.availability.independent(0.0), 6)
         >>> history.sum(axis=0).tolist()  # by least use
         [4, 4, 4]

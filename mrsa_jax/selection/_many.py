@@ -60,10 +60,10 @@ def rollout_counts(
     Examples:
         >>> import mrsa_jax as mj
         >>> scheme = mj.selection.uniform(6, 2), mj.availability.independent(0.3)
-        >>> counts = rollout_counts(5, *scheme, num_rounds=9, num_trials=2)
+        >>> counts = mj.selection.rollout_counts(5, *scheme, num_rounds=9, num_trials=2)
         >>> bool((counts == mj.selection.rollout_trials(5, *scheme, 9, 2).sum(axis=1)).all())
         True
-        >>> bool((rollout_counts(5, *scheme, 9, 1, first=1)[0] == counts[1]).all())
+        >>> bool((mj.selection.rollout_counts(5, *scheme, 9, 1, first=1)[0] == counts[1]).all())
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
@@ -128,7 +128,7 @@ def rollout_many(
         >>> import mrsa_jax as mj
         >>> picks = [mj.selection.batch_partitioning(6, 2, t) for t in (1, 2)]
         >>> online = [mj.availability.independent(rate) for rate in (0.1, 0.4)]
-        >>> both = rollout_many([3, 4], picks, online, 5, num_trials=2)
+        >>> both = mj.selection.rollout_many([3, 4], picks, online, 5, num_trials=2)
         >>> bool((both[1] == mj.selection.rollout_trials(4, picks[1], online[1], 5, 2)).all())
         True
     """

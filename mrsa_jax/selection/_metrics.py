@@ -97,7 +97,8 @@ def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*l
         ConfigurationError: If it is not binary, or has fewer than two axes, or an empty one.
 
     Examples:
-        >>> fairness_gap([[1, 1, 0, 0], [0, 0, 1, 1]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.selection.fairness_gap([[1, 1, 0, 0], [0, 0, 1, 1]]).tolist()
         [1.0, 0.0]
 
     Source: Multi-RoundSecAgg, Section 3.2, average fairness gap; one sample path of it, without
@@ -124,7 +125,8 @@ def aggregation_cardinality(
         ConfigurationError: If it is not binary, or has fewer than two axes, or an empty one.
 
     Examples:
-        >>> aggregation_cardinality([[1, 1, 0, 0], [0, 0, 0, 0]]).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.selection.aggregation_cardinality([[1, 1, 0, 0], [0, 0, 0, 0]]).tolist()
         [2.0, 1.0]
 
     Source: Multi-RoundSecAgg, Section 3.2, average aggregation cardinality; one sample path.

@@ -63,7 +63,10 @@ def changing_population(
         ConfigurationError: If a number is outside its range.
 
     Examples:
-        >>> changing_population(0, 2, 3, arrival_rate=1.0, departure_rate=0.0).astype(int).tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.selection.changing_population(0, 2, 3, arrival_rate=1.0, departure_rate=0.0).astype(
+        ...     int
+        ... ).tolist()
         [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     """
     n, rounds = check_size(num_clients, "num_clients"), check_size(num_rounds, "num_rounds")
@@ -123,10 +126,11 @@ def form_blocks(
             policy unknown.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> members = [[1, 1, 1, 0], [1, 0, 1, 1]]  # client 1 leaves, client 3 joins
-        >>> form_blocks(members, 2, "keep").tolist()
+        >>> mj.selection.form_blocks(members, 2, "keep").tolist()
         [[0, 0, -1, -1], [-1, -1, 1, 1]]
-        >>> form_blocks(members, 2, "refill").tolist()
+        >>> mj.selection.form_blocks(members, 2, "refill").tolist()
         [[0, 0, -1, -1], [0, -1, 0, -1]]
     """
     present = binary_matrix(members, "members")
@@ -171,9 +175,11 @@ def rollout_population(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> members = changing_population(0, 12, 30, arrival_rate=0.3, departure_rate=0.03)
+        >>> members = mj.selection.changing_population(
+        ...     0, 12, 30, arrival_rate=0.3, departure_rate=0.03
+        ... )
         >>> online = mj.availability.independent(0.1)
-        >>> history = rollout_population(1, members, 4, 2, online)
+        >>> history = mj.selection.rollout_population(1, members, 4, 2, online)
         >>> mj.privacy.strong_privacy(history) >= 2
         True
 

@@ -121,9 +121,10 @@ class Scheme:
                 number.
 
         Examples:
-            >>> Scheme.parse("batch_partitioning:4").label
+            >>> import mrsa_jax as mj
+            >>> mj.selection.Scheme.parse("batch_partitioning:4").label
             'Multi-RoundSecAgg (T=4)'
-            >>> Scheme.parse("minimum_separation:2:weighted").label
+            >>> mj.selection.Scheme.parse("minimum_separation:2:weighted").label
             'Minimum separation (2, Weighted random)'
         """
         return Scheme(*read_member(text, ROWS, "scheme", "scheme"))
@@ -133,7 +134,11 @@ class Scheme:
         """Return the label of a scheme as written in flags and files; what is none as it is.
 
         Examples:
-            >>> Scheme.label_of("batch_partitioning:4"), Scheme.label_of("batch_partitioning")
+            >>> import mrsa_jax as mj
+            >>> (
+            ...     mj.selection.Scheme.label_of("batch_partitioning:4"),
+            ...     mj.selection.Scheme.label_of("batch_partitioning"),
+            ... )
             ('Multi-RoundSecAgg (T=4)', 'Multi-RoundSecAgg')
         """
         try:
@@ -159,9 +164,12 @@ class Scheme:
             ConfigurationError: If a parameter is given twice, or the scheme makes no sense.
 
         Examples:
-            >>> Scheme.filled("batch_partitioning", {"privacy_target": 3, "fairness": None})
+            >>> import mrsa_jax as mj
+            >>> mj.selection.Scheme.filled(
+            ...     "batch_partitioning", {"privacy_target": 3, "fairness": None}
+            ... )
             'batch_partitioning:3'
-            >>> Scheme.filled("uniform", {"privacy_target": 3})
+            >>> mj.selection.Scheme.filled("uniform", {"privacy_target": 3})
             'uniform'
         """
         name, *rest = text.split(":")
@@ -396,7 +404,9 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> register("pairs", lambda n, k: mj.selection.batch_partitioning(n, k, 2), label="Pairs")
+        >>> mj.selection.register(
+        ...     "pairs", lambda n, k: mj.selection.batch_partitioning(n, k, 2), label="Pairs"
+        ... )
         >>> study = mj.study.SimulateConfig(rounds=9, trials=2, schemes=("pairs",))
         >>> mj.study.run(study).mrsa.table()[["scheme", "strong_privacy"]].values.tolist()
         [['Pairs', 2]]

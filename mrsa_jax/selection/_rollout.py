@@ -94,8 +94,12 @@ def rollout(
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.uniform(10, 4)
         >>> online = mj.availability.independent(0.2)
-        >>> history = rollout(3, selector, online, num_rounds=7)
-        >>> bool((history == rollout_trials(3, selector, online, 7, num_trials=2)[0]).all())
+        >>> history = mj.selection.rollout(3, selector, online, num_rounds=7)
+        >>> bool(
+        ...     (
+        ...         history == mj.selection.rollout_trials(3, selector, online, 7, num_trials=2)[0]
+        ...     ).all()
+        ... )
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
@@ -139,7 +143,9 @@ def rollout_trials(
     Examples:
         >>> import mrsa_jax as mj
         >>> online = mj.availability.independent(0.5)
-        >>> rollout_trials(0, mj.selection.partition(4, 2), online, 5, num_trials=3).shape
+        >>> mj.selection.rollout_trials(
+        ...     0, mj.selection.partition(4, 2), online, 5, num_trials=3
+        ... ).shape
         (3, 5, 4)
     """
     rounds, bound = _check(selector, availability, num_rounds)
@@ -184,8 +190,10 @@ def rollout_metrics(
     Examples:
         >>> import mrsa_jax as mj
         >>> selector, online = mj.selection.weighted(6, 2), mj.availability.independent(0.3)
-        >>> streamed = rollout_metrics(5, selector, online, 9, num_trials=2)
-        >>> kept = mj.selection.fairness_gap(rollout_trials(5, selector, online, 9, num_trials=2))
+        >>> streamed = mj.selection.rollout_metrics(5, selector, online, 9, num_trials=2)
+        >>> kept = mj.selection.fairness_gap(
+        ...     mj.selection.rollout_trials(5, selector, online, 9, num_trials=2)
+        ... )
         >>> bool((streamed.fairness_gap == kept).all())
         True
     """

@@ -117,10 +117,12 @@ def learnt_sums(
         those asked is lost.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax.numpy as jnp
         >>> cohort = [1, 1, 1, 1, 0, 0]
         >>> lost = [1, 1, 1, 0, 0, 0]  # client 3, of block {2, 3}, is lost before V3
         >>> survivors = jnp.asarray([cohort, cohort, cohort, lost, lost], jnp.bool_)
-        >>> [learnt_sums(survivors, 2, policy).astype(int).tolist()
+        >>> [mj.selection.learnt_sums(survivors, 2, policy).astype(int).tolist()
         ...  for policy in ("ignore", "abort", "drop_block")]
         [[1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
 
@@ -164,11 +166,16 @@ def learnt_rows(
         ConfigurationError: If the history is of many trials.
 
     Examples:
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> import jax.numpy as jnp
         >>> whole = jnp.asarray([[True, True, True], [False] * 3])
         >>> parts = jnp.asarray([[0, 1, 0], [-1, 1, -1]], jnp.int32)
         >>> keys, status = jax.random.split(jax.random.key(0), 2), jnp.asarray([0, 3], jnp.int32)
         >>> alive = jnp.ones((2, 5, 3), bool)
-        >>> rows, rounds = learnt_rows(RoundHistory(alive, whole, status, keys, parts))
+        >>> rows, rounds = mj.selection.learnt_rows(
+        ...     mj.selection.RoundHistory(alive, whole, status, keys, parts)
+        ... )
         >>> rows.astype(int).tolist(), rounds.tolist()
         ([[1, 0, 1], [0, 1, 0], [0, 1, 0]], [0, 0, 1])
     """
@@ -230,7 +237,9 @@ def rollout_rounds(
         >>> selector = mj.selection.batch_partitioning(12, 4, 2)
         >>> online = mj.availability.independent(0.1)
         >>> stays = mj.availability.independent_steps(0.0)
-        >>> played = rollout_rounds(5, selector, online, stays, 9, policy="abort", blocks=2)
+        >>> played = mj.selection.rollout_rounds(
+        ...     5, selector, online, stays, 9, policy="abort", blocks=2
+        ... )
         >>> bool((played.participation == mj.selection.rollout(5, selector, online, 9)).all())
         True
 

@@ -135,7 +135,7 @@ def minimum_separation(selector: Selector, separation: int | Array) -> Separated
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> scheme = minimum_separation(mj.selection.uniform(6, 2), 3)
+        >>> scheme = mj.selection.minimum_separation(mj.selection.uniform(6, 2), 3)
         >>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.0), 6)
         >>> history.reshape(2, 3, 6).sum(axis=1).tolist()  # everybody once in three rounds
         [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]

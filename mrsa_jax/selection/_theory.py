@@ -40,7 +40,8 @@ def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
         ConfigurationError: If a size is not a positive integer, K > N, or T divides not both.
 
     Examples:
-        >>> family_size(120, 12, 3)  # the paper's Table 1 misprints 91389
+        >>> import mrsa_jax as mj
+        >>> mj.selection.family_size(120, 12, 3)  # the paper's Table 1 misprints 91389
         91390
 
     Source: Multi-RoundSecAgg, Section 4, and Table 1 with its erratum (docs/errata.md).
@@ -69,7 +70,8 @@ def enumerate_family(
         ConfigurationError: (a ValueError) If R exceeds `max_rows`, or as `family_size`.
 
     Examples:
-        >>> enumerate_family(8, 4, 2).astype(int)[:2].tolist()
+        >>> import mrsa_jax as mj
+        >>> mj.selection.enumerate_family(8, 4, 2).astype(int)[:2].tolist()
         [[1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 1, 0, 0]]
 
     Source: Multi-RoundSecAgg, Algorithm 1; Figure 2 is the family of (8, 4, 2).
@@ -115,9 +117,10 @@ def expected_cardinality(
             [0, 1], or the rates are not N, or a block does not have T clients.
 
     Examples:
-        >>> round(expected_cardinality(120, 12, 12, 0.1), 10)
+        >>> import mrsa_jax as mj
+        >>> round(mj.selection.expected_cardinality(120, 12, 12, 0.1), 10)
         11.5656630406
-        >>> expected_cardinality(8, 4, 2, 0.0)
+        >>> mj.selection.expected_cardinality(8, 4, 2, 0.0)
         4.0
 
     Cost: O(N/T · K/T).
@@ -275,7 +278,8 @@ def full_rank_probability_bound(
             or given for "bernoulli".
 
     Examples:
-        >>> round(full_rank_probability_bound(40, 8), 9)
+        >>> import mrsa_jax as mj
+        >>> round(mj.selection.full_rank_probability_bound(40, 8), 9)
         0.989054659
 
     Source: Multi-RoundSecAgg, Theorem 3; (32) after Jain, Sah, Sawhney (2020), (31) after Tran
@@ -318,8 +322,8 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
         ConfigurationError: If a size is not a positive integer, or T <= K <= N does not hold.
 
     Examples:
-        >>> from mrsa_jax.selection import family_size
-        >>> family_size_bound(120, 12, 3) == family_size(120, 12, 3)
+        >>> import mrsa_jax as mj
+        >>> mj.selection.family_size_bound(120, 12, 3) == mj.selection.family_size(120, 12, 3)
         True
 
     Cost: K/T binomials where T does not divide both, one where it does.

@@ -119,8 +119,9 @@ def blocks_within(
             fewer than K clients are in blocks.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> ranks = [8, 8, 8, 4, 4, 4]  # parts: ranks 1 to 4, and 5 to 8
-        >>> found = blocks_within([[1, rank > 4] for rank in ranks], 4, 2)
+        >>> found = mj.selection.blocks_within([[1, rank > 4] for rank in ranks], 4, 2)
         >>> found.blocks.tolist(), found.parts.astype(int).tolist()[2]
         ([0, 0, 2, 1, 1, 2], [1, 0])
 

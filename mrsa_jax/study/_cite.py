@@ -180,10 +180,12 @@ def cite(spec: Any) -> str:
         ConfigurationError: If nothing is known of the spec.
 
     Examples:
-        >>> cite("batch_partitioning:4").splitlines()[0]
+        >>> import mrsa_jax as mj
+        >>> mj.cite("batch_partitioning:4").splitlines()[0]
         '@inproceedings{so2023securing,'
-        >>> from mrsa_jax.study import TrainConfig, ProtocolConfig
-        >>> "choi2020communication" in cite(TrainConfig(protocol=ProtocolConfig("erdos_renyi")))
+        >>> "choi2020communication" in mj.cite(
+        ...     mj.study.TrainConfig(protocol=mj.study.ProtocolConfig("erdos_renyi"))
+        ... )
         True
     """
     return "\n\n".join(paper.bibtex for paper, _ in papers_behind(spec)) + "\n"

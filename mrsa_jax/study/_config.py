@@ -270,9 +270,15 @@ def config_hash(config: Settings) -> str:
     """Return 16 hex digits that name what is studied, whatever folder it is written to.
 
     Examples:
-        >>> config_hash(DemoConfig()) == config_hash(DemoConfig(out=pathlib.Path("x"), json=True))
+        >>> import mrsa_jax as mj
+        >>> import pathlib
+        >>> mj.study.config_hash(mj.study.DemoConfig()) == mj.study.config_hash(
+        ...     mj.study.DemoConfig(out=pathlib.Path("x"), json=True)
+        ... )
         True
-        >>> config_hash(DemoConfig()) == config_hash(DemoConfig(seed=1))
+        >>> mj.study.config_hash(mj.study.DemoConfig()) == mj.study.config_hash(
+        ...     mj.study.DemoConfig(seed=1)
+        ... )
         False
     """
     return hashlib.sha256(secret_seed(config)).hexdigest()[:16]

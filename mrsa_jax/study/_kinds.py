@@ -257,8 +257,9 @@ def validate(config: Any) -> None:
         ConfigurationError: Naming the first argument that breaks a rule.
 
     Examples:
-        >>> validate(DemoConfig())
-        >>> validate(DemoConfig(rounds=0))
+        >>> import mrsa_jax as mj
+        >>> mj.study.validate(mj.study.DemoConfig())
+        >>> mj.study.validate(mj.study.DemoConfig(rounds=0))
         Traceback (most recent call last):
         ...
         mrsa_jax.ConfigurationError: `rounds` must be at least 1; got 0

@@ -28,8 +28,8 @@ def to_dict(config: Any) -> dict[str, Any]:
     """Return a configuration as plain JSON and TOML values; None fields are left out.
 
     Examples:
-        >>> from mrsa_jax.study import DemoConfig
-        >>> to_dict(DemoConfig())["population"]["num_clients"]
+        >>> import mrsa_jax as mj
+        >>> mj.study.to_dict(mj.study.DemoConfig())["population"]["num_clients"]
         120
     """
     plain: dict[str, Any] = _plain(plain_settings(config))
@@ -46,8 +46,8 @@ def to_toml(config: Any) -> str:
     """Return a configuration as the text of a TOML file that `load_config` reads back.
 
     Examples:
-        >>> from mrsa_jax.study import SimulateConfig
-        >>> to_toml(SimulateConfig(rounds=7)).splitlines()[2]
+        >>> import mrsa_jax as mj
+        >>> mj.study.to_toml(mj.study.SimulateConfig(rounds=7)).splitlines()[2]
         'rounds = 7'
     """
     tables = [to_dict(config)]

@@ -169,7 +169,7 @@ def register(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> register("model", "wide", lambda classes, size: mj.federated.mlp(classes,
+        >>> mj.study.register("model", "wide", lambda classes, size: mj.federated.mlp(classes,
         ...          hidden_sizes=(size,)))
         >>> mj.study.validate(mj.study.TrainConfig(training=mj.study.TrainingConfig("wide:64")))
     """

@@ -255,7 +255,8 @@ def report(
             of reproduce and of images.
 
     Examples:
-        >>> report("no such folder")
+        >>> import mrsa_jax as mj
+        >>> mj.study.report("no such folder")
         Traceback (most recent call last):
         ...
         mrsa_jax.ConfigurationError: `folder` must be a folder; got 'no such folder'

@@ -64,11 +64,11 @@ def run(config: Any, progress: Progress | None = None) -> Any:
         DataNotFoundError: If the data set is not on this machine.
 
     Examples:
-        >>> from mrsa_jax.study import SecaggConfig, SimulateConfig
-        >>> config = SimulateConfig(rounds=8, trials=2, schemes=("uniform",))
-        >>> run(config).sizes["trial"]
+        >>> import mrsa_jax as mj
+        >>> config = mj.study.SimulateConfig(rounds=8, trials=2, schemes=("uniform",))
+        >>> mj.study.run(config).sizes["trial"]
         2
-        >>> run(SecaggConfig(num_clients=5, fidelity="sets")).content["status"]
+        >>> mj.study.run(mj.study.SecaggConfig(num_clients=5, fidelity="sets")).content["status"]
         'OK'
     """
     config = checked(config)

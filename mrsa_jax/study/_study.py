@@ -320,7 +320,9 @@ def compare(
     Examples:
         >>> import mrsa_jax as mj
         >>> blocks = mj.selection.batch_partitioning(12, 4, 2)
-        >>> found = compare({"pairs": blocks}, mj.availability.markov(0.2, 3.0), rounds=9, trials=2)
+        >>> found = mj.study.compare(
+        ...     {"pairs": blocks}, mj.availability.markov(0.2, 3.0), rounds=9, trials=2
+        ... )
         >>> found["strong_privacy"].isel(round=-1).values.tolist()
         [[2.0, 2.0]]
     """
@@ -366,8 +368,9 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
         ConfigurationError: If there is no history, or one is no such array or of another shape.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> found = from_histories({"mine": np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]])})
+        >>> found = mj.study.from_histories({"mine": np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]])})
         >>> found["exposed_clients"].values.tolist()
         [[0, 0, 3]]
     """

@@ -44,6 +44,7 @@ def follow(
             if `start` is not where a line begins, or if a line is longer than 128 MiB.
 
     Examples:
+        >>> from mrsa_watch import follow
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
         >>> _ = path.write_bytes(b"one\ntwo\nthr")

@@ -114,6 +114,7 @@ class Gate:
     changes nothing. Clients may be new at any time.
 
     Examples:
+        >>> from mrsa_watch import Gate
         >>> gate = Gate(fail_below=2)
         >>> gate.add(["anna", "bob", "cleo"]).lower
         3

@@ -198,12 +198,12 @@ class Recorder:
         StoreError: If it cannot be written.
 
     Examples:
+        >>> from mrsa_watch import Recorder, read_log
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
         >>> with Recorder(path, system="my server 2", aggregation="secagg", salt=b"") as recorder:
         ...     recorder.record(1, ["anna", "bob"], weights=[10, 30])
         ...     recorder.record(2, [], status="aborted", lost={"upload": ["anna", "bob"]})
-        >>> from mrsa_watch import read_log
         >>> log = read_log(path)
         >>> log.rounds, log.clients, log.participation.tolist()
         ((1,), ('anna', 'bob'), [[10, 30]])

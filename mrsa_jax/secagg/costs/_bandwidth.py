@@ -33,7 +33,8 @@ def ccesa_bandwidth_bits(
         ConfigurationError: If an argument is negative.
 
     Examples:
-        >>> ccesa_bandwidth_bits(99) == secagg_bandwidth_bits(100)
+        >>> import mrsa_jax as mj
+        >>> mj.secagg.costs.ccesa_bandwidth_bits(99) == mj.secagg.costs.secagg_bandwidth_bits(100)
         True
 
     Source: CCESA, Appendix D.1.
@@ -60,7 +61,8 @@ def secagg_bandwidth_bits(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> secagg_bandwidth_bits(100)
+        >>> import mrsa_jax as mj
+        >>> mj.secagg.costs.secagg_bandwidth_bits(100)
         178176.0
 
     Source: CCESA, Appendix D.1.
@@ -87,7 +89,8 @@ def turbo_aggregate_bandwidth_bits(
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> turbo_aggregate_bandwidth_bits(100, 10**6, 32, 10) == 1.28e9
+        >>> import mrsa_jax as mj
+        >>> mj.secagg.costs.turbo_aggregate_bandwidth_bits(100, 10**6, 32, 10) == 1.28e9
         True
 
     Source: CCESA, Section 1, on So et al., "Turbo-aggregate" (2020).
@@ -113,8 +116,9 @@ def wire_terms(degree: float | int) -> dict[str, float]:
         ConfigurationError: If `degree` is negative.
 
     Examples:
-        >>> terms = wire_terms(63)
-        >>> 8 * (terms["public keys"] + terms["shares"]) == ccesa_bandwidth_bits(63)
+        >>> import mrsa_jax as mj
+        >>> terms = mj.secagg.costs.wire_terms(63)
+        >>> 8 * (terms["public keys"] + terms["shares"]) == mj.secagg.costs.ccesa_bandwidth_bits(63)
         True
 
     Source: CCESA, Appendix D.1, beside the message formats of `mrsa_jax.protocol`.

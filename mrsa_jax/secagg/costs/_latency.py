@@ -122,7 +122,8 @@ def operation_seconds(**seconds: float | int) -> OperationSeconds:
         ConfigurationError: For an unknown name, or a time that is negative or not finite.
 
     Examples:
-        >>> float(operation_seconds(prg_words=0).prg_words)
+        >>> import mrsa_jax as mj
+        >>> float(mj.secagg.costs.operation_seconds(prg_words=0).prg_words)
         0.0
     """
     unknown = set(seconds) - set(_MEASURED)
@@ -167,7 +168,8 @@ def latency_model(
         ConfigurationError: If a number is out of range.
 
     Examples:
-        >>> float(latency_model(round_trip_seconds=0.25).round_trip_seconds)
+        >>> import mrsa_jax as mj
+        >>> float(mj.secagg.costs.latency_model(round_trip_seconds=0.25).round_trip_seconds)
         0.25
     """
     inside = 0.0 < float(quantile) <= 1.0
@@ -218,10 +220,14 @@ def round_latency(
         ConfigurationError: If `num_rounds` does not fit, or costs are expectations over dropouts.
 
     Examples:
-        >>> from mrsa_jax.secagg import expected_costs
-        >>> costs = expected_costs(8, 7, 5, 1000, 2**16)
-        >>> slow = round_latency(0, costs, latency_model(up_bytes_per_second=1000), 1)
-        >>> slow.mean_seconds > round_latency(0, costs, latency_model(), 1).mean_seconds
+        >>> import mrsa_jax as mj
+        >>> model = mj.secagg.costs.latency_model
+        >>> costs = mj.secagg.expected_costs(8, 7, 5, 1000, 2**16)
+        >>> fast, slow = (
+        ...     mj.secagg.costs.round_latency(0, costs, own, 1).mean_seconds
+        ...     for own in (model(), model(up_bytes_per_second=1000))
+        ... )
+        >>> slow > fast
         True
 
     Source: the steps of CCESA, Algorithm 1; rates and stragglers are ours.
@@ -339,7 +345,8 @@ def calibrate(budget_seconds: float | int = 0.2) -> OperationSeconds:
         ConfigurationError: If the budget is not positive and finite.
 
     Examples:
-        >>> measured = calibrate(0.01)
+        >>> import mrsa_jax as mj
+        >>> measured = mj.secagg.costs.calibrate(0.01)
         >>> bool(measured.key_agreements > measured.prg_words)
         True
     """

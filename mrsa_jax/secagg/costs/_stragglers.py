@@ -87,7 +87,9 @@ def steady(factor: float | int = 1.0) -> Steady:
         ConfigurationError: If `factor` is not positive and finite.
 
     Examples:
-        >>> steady(2).sample(jax.random.key(0), 3).tolist()
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> mj.secagg.costs.steady(2).sample(jax.random.key(0), 3).tolist()
         [2.0, 2.0, 2.0]
     """
     return Steady(positive(factor, "factor"))
@@ -107,7 +109,9 @@ def exponential_tail(mean_excess: float | int, fastest: float | int = 1.0) -> Ex
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> bool((exponential_tail(0.5).sample(jax.random.key(0), 50) > 1.0).all())
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> bool((mj.secagg.costs.exponential_tail(0.5).sample(jax.random.key(0), 50) > 1.0).all())
         True
     """
     return ExponentialTail(positive(fastest, "fastest"), not_negative(mean_excess, "mean_excess"))
@@ -124,7 +128,10 @@ def lognormal(sigma: float | int, median: float | int = 1.0) -> LogNormal:
         ConfigurationError: If an argument is out of range.
 
     Examples:
-        >>> sample = jax.jit(lognormal(0.0, 3.0).sample, static_argnums=1)  # one program
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> costs = mj.secagg.costs
+        >>> sample = jax.jit(costs.lognormal(0.0, 3.0).sample, static_argnums=1)  # one program
         >>> sample(jax.random.key(0), 2).tolist()
         [3.0, 3.0]
     """
@@ -142,7 +149,9 @@ def pareto(shape: float | int, fastest: float | int = 1.0) -> Pareto:
         ConfigurationError: If an argument is not positive and finite.
 
     Examples:
-        >>> bool((pareto(3.0).sample(jax.random.key(0), 50) >= 1.0).all())
+        >>> import mrsa_jax as mj
+        >>> import jax
+        >>> bool((mj.secagg.costs.pareto(3.0).sample(jax.random.key(0), 50) >= 1.0).all())
         True
     """
     return Pareto(positive(fastest, "fastest"), positive(shape, "shape"))

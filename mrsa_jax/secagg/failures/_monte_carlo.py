@@ -146,10 +146,11 @@ def failure_rates(
     random words of the 4,950 pairs.
 
     Examples:
-        >>> rates = failure_rates(0, n=12, p=0.5, q=0.02, t=3, num_trials=400)
+        >>> import mrsa_jax as mj
+        >>> rates = mj.secagg.failure_rates(0, n=12, p=0.5, q=0.02, t=3, num_trials=400)
         >>> rates.not_private.count <= rates.disconnected.count <= rates.trials
         True
-        >>> rates == failure_rates(0, 12, 0.5, 0.02, 3, 400, chunk_size=150)
+        >>> rates == mj.secagg.failure_rates(0, 12, 0.5, 0.02, 3, 400, chunk_size=150)
         True
 
     Source: CCESA, Section 4.3 (independent losses with one rate q, one threshold t).
@@ -200,7 +201,7 @@ def failure_rates_of(
     Examples:
         >>> import mrsa_jax as mj
         >>> ring, losses = mj.graphs.harary(8, 2), mj.availability.independent_steps(0.0)
-        >>> failure_rates_of(0, ring, losses, 3, num_trials=5).unreliable.count
+        >>> mj.secagg.failure_rates_of(0, ring, losses, 3, num_trials=5).unreliable.count
         0
 
     Source: CCESA, Theorems 1 and 2, for the graphs of Bell et al. (SecAgg+) as for its own.

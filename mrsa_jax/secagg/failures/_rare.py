@@ -52,7 +52,9 @@ class RareRate:
         log_upper: Log of its upper end.
 
     Examples:
-        >>> rate = RareRate.of(math.log(1e-40), 90, 100)
+        >>> import mrsa_jax as mj
+        >>> import math
+        >>> rate = mj.secagg.failures.RareRate.of(math.log(1e-40), 90, 100)
         >>> round(rate.log_rate / math.log(10), 3), rate.rate < rate.upper
         (-40.046, True)
     """
@@ -168,7 +170,8 @@ def rare_failure_rates(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> rates = rare_failure_rates(0, n=40, p=0.9, q=0.01, t=21, num_trials=200)
+        >>> import math
+        >>> rates = mj.secagg.rare_failure_rates(0, n=40, p=0.9, q=0.01, t=21, num_trials=200)
         >>> bound = mj.secagg.privacy_bound(40, 0.9, 0.01)
         >>> rates.not_private.log_upper <= bound < math.log(1e-30)
         True

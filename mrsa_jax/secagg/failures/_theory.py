@@ -105,7 +105,11 @@ def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -
             half and above, the condition of Theorem 3 has no solution.
 
     Examples:
-        >>> round(connection_probability(1000, 0.1), 4), round(connection_probability(40, 0.1), 3)
+        >>> import mrsa_jax as mj
+        >>> (
+        ...     round(mj.secagg.connection_probability(1000, 0.1), 4),
+        ...     round(mj.secagg.connection_probability(40, 0.1), 3),
+        ... )
         (0.3106, 1.117)
 
     Source: CCESA, Remark 1, eq. (5), logarithms natural. Of the 40 entries of Table G.2 five
@@ -134,7 +138,8 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
         ConfigurationError: If n is below 3, q outside [0, 1], or (1-q)^4 at most one half.
 
     Examples:
-        >>> round(reliable_connection_threshold(100, 0.0), 4)
+        >>> import mrsa_jax as mj
+        >>> round(mj.secagg.failures.reliable_connection_threshold(100, 0.0), 4)
         0.6362
 
     Source: CCESA, Theorem 3. Its proof uses t - 1 in place of t (docs/errata.md); the printed
@@ -163,7 +168,10 @@ def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
         ConfigurationError: If n is below 3 or q outside [0, 1].
 
     Examples:
-        >>> threshold = private_connection_threshold(100, 0.0)  # M = ceil(100 - 21.46)
+        >>> import mrsa_jax as mj
+        >>> import math
+        >>> failures = mj.secagg.failures
+        >>> threshold = failures.private_connection_threshold(100, 0.0)  # M = ceil(100 - 21.46)
         >>> threshold == math.log(79) / 79
         True
 
@@ -202,7 +210,8 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
         ConfigurationError: If n is below 2 or p is outside [0, 1].
 
     Examples:
-        >>> share_threshold(1000, 0.3106), share_threshold(40, 0.7)
+        >>> import mrsa_jax as mj
+        >>> mj.secagg.share_threshold(1000, 0.3106), mj.secagg.share_threshold(40, 0.7)
         (198, 21)
 
     Source: CCESA, Remark 4, with its ceiling. "P_e^(r) below 1e-2" in the text on Fig. 3 fails
@@ -228,7 +237,8 @@ def share_threshold_real(n: int | np.integer, p: ArrayLike) -> float:
         ConfigurationError: As `share_threshold`.
 
     Examples:
-        >>> round(share_threshold_real(100, 0.6362), 2)
+        >>> import mrsa_jax as mj
+        >>> round(mj.secagg.failures.share_threshold_real(100, 0.6362), 2)
         42.66
 
     Source: CCESA, Proposition 1 and Remark 4.
@@ -263,10 +273,15 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
-        >>> bound = reliability_bound(100, 0.6362, 0.0, share_threshold_real(100, 0.6362))
+        >>> import mrsa_jax as mj
+        >>> import math
+        >>> failures = mj.secagg.failures
+        >>> bound = mj.secagg.reliability_bound(
+        ...     100, 0.6362, 0.0, failures.share_threshold_real(100, 0.6362)
+        ... )
         >>> round(math.exp(bound), 4)
         0.0079
-        >>> reliability_bound(100, 0.3, 0.026, 51)  # outside the domain
+        >>> mj.secagg.reliability_bound(100, 0.3, 0.026, 51)  # outside the domain
         0.0
 
     Source: CCESA, Theorem 5. Differs from the paper in its domain: "for arbitrary t" is wrong,
@@ -314,7 +329,13 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
-        >>> round(privacy_bound(100, connection_probability(100, 0.0), 0.0) / math.log(10), 2)
+        >>> import mrsa_jax as mj
+        >>> import math
+        >>> round(
+        ...     mj.secagg.privacy_bound(100, mj.secagg.connection_probability(100, 0.0), 0.0)
+        ...     / math.log(10),
+        ...     2,
+        ... )
         -41.48
 
     Source: CCESA, Theorem 6. Differs from the paper in min(1, b_m): the proofs need b_m <= 1,
@@ -361,7 +382,9 @@ def proposition1_bound(n: int | np.integer) -> float:
         ConfigurationError: If n is below 2 or no integer.
 
     Examples:
-        >>> round(math.exp(proposition1_bound(101)), 6)
+        >>> import mrsa_jax as mj
+        >>> import math
+        >>> round(math.exp(mj.secagg.failures.proposition1_bound(101)), 6)
         0.0101
 
     Source: CCESA, Proposition 1 and its proof (Hoeffding).

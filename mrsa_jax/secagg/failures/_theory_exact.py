@@ -46,8 +46,9 @@ def exact_reliability_union_bound(
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> failures = mj.secagg.failures
         >>> setting = (100, 0.6362, 0.0, 43)
-        >>> exact_reliability_union_bound(*setting) < mj.secagg.reliability_bound(*setting)
+        >>> failures.exact_reliability_union_bound(*setting) < mj.secagg.reliability_bound(*setting)
         True
 
     Source: CCESA, proofs of Theorems 3 and 5.
@@ -80,10 +81,14 @@ def log_reliability_first_moment(
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
-        >>> log_reliability_first_moment(50, 0.5, 0.0, 1)  # one's own share is enough
+        >>> import mrsa_jax as mj
+        >>> failures = mj.secagg.failures
+        >>> failures.log_reliability_first_moment(50, 0.5, 0.0, 1)  # one's own share is enough
         -inf
         >>> setting = (100, 0.6362, 0.0, 43)
-        >>> log_reliability_first_moment(*setting) < exact_reliability_union_bound(*setting)
+        >>> failures.log_reliability_first_moment(
+        ...     *setting
+        ... ) < failures.exact_reliability_union_bound(*setting)
         True
 
     Source: CCESA, Theorem 1 and Definition 3, by linearity of expectation; differs from the
@@ -133,11 +138,12 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> failures = mj.secagg.failures
         >>> n, p = 100, 0.6362
         >>> t = mj.secagg.share_threshold(n, p)
-        >>> unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(n)
+        >>> failures.unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(n)
         True
-        >>> unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
+        >>> failures.unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
         -inf
 
     Source: CCESA, Section F, before Hoeffding's step. The attack is outside Theorems 1 and 2,
@@ -170,9 +176,13 @@ def log_disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLik
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> round(math.exp(log_disconnection_probability(3, 0.5, 0.0)), 12)  # 4 of 8 graphs
+        >>> import math
+        >>> failures = mj.secagg.failures
+        >>> round(math.exp(failures.log_disconnection_probability(3, 0.5, 0.0)), 12)  # 4 of 8
         0.5
-        >>> log_disconnection_probability(50, 0.1, 0.02) < mj.secagg.privacy_bound(50, 0.1, 0.02)
+        >>> failures.log_disconnection_probability(50, 0.1, 0.02) < mj.secagg.privacy_bound(
+        ...     50, 0.1, 0.02
+        ... )
         True
 
     Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a vertex.
@@ -236,8 +246,12 @@ def isolation_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> low, high = isolation_bound(50, 0.2, 0.0), mj.secagg.privacy_bound(50, 0.2, 0.0)
-        >>> low < log_disconnection_probability(50, 0.2, 0.0) < high, high - low < 0.01
+        >>> failures = mj.secagg.failures
+        >>> low, high = (
+        ...     failures.isolation_bound(50, 0.2, 0.0),
+        ...     mj.secagg.privacy_bound(50, 0.2, 0.0),
+        ... )
+        >>> low < failures.log_disconnection_probability(50, 0.2, 0.0) < high, high - low < 0.01
         (True, True)
     """
     n = check_integer(n, "n", 2)
@@ -280,7 +294,8 @@ def whole_blocks_rate(
         ConfigurationError: If a number is out of range.
 
     Examples:
-        >>> rate = whole_blocks_rate(3, 4, 7, 0.05, 1 - 0.98**2)
+        >>> import mrsa_jax as mj
+        >>> rate = mj.secagg.failures.whole_blocks_rate(3, 4, 7, 0.05, 1 - 0.98**2)
         >>> f"{rate:.4f}, and {0.95**12:.4f} if every client must stay"
         '0.8957, and 0.5404 if every client must stay'
     """

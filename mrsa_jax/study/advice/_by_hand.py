@@ -193,7 +193,8 @@ def explore(
         ConfigurationError: If a setting is outside its slider.
 
     Examples:
-        >>> explore(24, 6, 3, rounds=40).values["privacy_target"]
+        >>> import mrsa_jax as mj
+        >>> mj.explore(24, 6, 3, rounds=40).values["privacy_target"]
         3
 
     Cost: 20 to 100 ms of one core per change.

@@ -198,10 +198,11 @@ def advise(
         DataNotFoundError: If there is no such log.
 
     Examples:
-        >>> found = advise(12, 4, 0.3, trials=0)
+        >>> import mrsa_jax as mj
+        >>> found = mj.study.advise(12, 4, 0.3, trials=0)
         >>> found.chosen.scheme, round(found.chosen.cardinality, 2)
         ('batch_partitioning:2', 3.52)
-        >>> advise(12, 4, 0.3, trials=0, want_privacy=4).chosen.scheme
+        >>> mj.study.advise(12, 4, 0.3, trials=0, want_privacy=4).chosen.scheme
         'partition'
 
     Cost: the exact figures are sums over blocks; simulated are 300 rounds of 120 clients in

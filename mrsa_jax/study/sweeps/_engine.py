@@ -134,12 +134,14 @@ def sweep(
         StoreError: If it cannot be written.
 
     Examples:
+        >>> import mrsa_jax as mj
         >>> import tempfile
         >>> grid = {"scheme": ["uniform", "batch_partitioning"], "privacy_target": [2, 3]}
         >>> small = {"num_clients": 12, "cohort_size": 6}
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = sweep({"rounds": 9, "trials": 2, "population": small, "grid": grid},
-        ...                   out=folder).load()
+        ...     found = mj.study.sweep(
+        ...         {"rounds": 9, "trials": 2, "population": small, "grid": grid}, out=folder
+        ...     ).load()
         >>> found["strong_privacy"].sel(scheme="Multi-RoundSecAgg").min("trial").values.tolist()
         [2.0, 3.0]
     """

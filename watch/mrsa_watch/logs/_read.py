@@ -112,6 +112,7 @@ def read_log(
         DataNotFoundError: If there is no such file.
 
     Examples:
+        >>> from mrsa_watch import read_log
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "log.csv")
         >>> _ = path.write_text("round,client\n1,anna\n1,bob\n4,bob\n")

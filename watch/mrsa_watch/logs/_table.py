@@ -72,6 +72,8 @@ class ParticipationLog:
         part are not in its log. Without parts, the log itself stands under None.
 
         Examples:
+            >>> from mrsa_watch.logs import ParticipationLog
+            >>> import numpy as np
             >>> log = ParticipationLog(np.eye(3, dtype=bool), (1, 2, 3), ("a", "b", "c"),
             ...                        parts=("low", None, "high"))
             >>> {part: (own.rounds, own.clients) for part, own in log.by_part().items()}
