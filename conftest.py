@@ -170,14 +170,16 @@ def first_calls_are_checked() -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def own_schemes_end() -> Iterator[None]:
-    """Forget the selection schemes that a test or an example registered."""
+def own_schemes_and_figures_end() -> Iterator[None]:
+    """Forget what tests or examples left: the selection schemes registered, the figures drawn."""
     from mrsa_jax.selection._registry import ROWS
 
     before = dict(ROWS)
     yield
     ROWS.clear()
     ROWS.update(before)
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 # To draw a figure's files takes a fifth of a command's time. These look at what commands compute

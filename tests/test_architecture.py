@@ -421,6 +421,8 @@ def test_examples_of_public_names_run_where_they_are_pasted() -> None:
                 count += 1
     assert count > 250
     assert not wrong
+    plots = [value for name, value in _public() if name.startswith("plotting.plot_")]
+    assert not [value for value in plots if ">>>" not in (value.__doc__ or "")]
 
 
 def _missing(path: pathlib.Path, modules: Collection[str]) -> list[str]:

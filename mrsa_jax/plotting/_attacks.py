@@ -105,6 +105,15 @@ def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme, whose, mu,
             fpr, tpr, and the interval's lower and upper.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> own = {"scheme": "Random", "whose": "worst", "mu": 1.0, "lower": 0.0, "upper": 1.0}
+        >>> scores = pd.DataFrame([own | {"fpr": rate, "tpr": rate**0.5} for rate in (0.25, 1.0)])
+        >>> ax = mj.plotting.plot_roc(scores)
+        >>> [line.get_ydata().tolist() for line in ax.lines if len(line.get_ydata()) == 2]
+        [[50.0, 100.0]]
     """
     return draw(rates_chart(data.to_dict("records")), ax=ax)
 
@@ -147,6 +156,14 @@ def plot_error_histogram(
         column: Which error.
         least: Smaller errors are drawn as this.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> errors = pd.DataFrame({"scheme": ["Random"] * 4, "error": [1e-4, 1e-4, 1e-4, 1.0]})
+        >>> ax = mj.plotting.plot_error_histogram(errors)
+        >>> float(max(ax.lines[0].get_ydata()))
+        75.0
     """
     return draw(histogram_chart(data, column, least), ax=ax)
 

@@ -58,6 +58,12 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
 
     Returns:
         The axes.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> ax = mj.plotting.plot_amplification(mj.dp.amplification(12, 6, [1, 3], 20, 2.0))
+        >>> ax.get_ylabel()
+        'ε at δ = 1e-05'
     """
     return draw(amplification_chart(costs), ax=ax)
 
@@ -128,6 +134,13 @@ def plot_audit_exposure(
         data: Columns round and exposed_clients. Rounds without numbers are counted from 1.
         num_clients: All of them, drawn as a line.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> rounds = pd.DataFrame({"round": [1, 2, 3], "exposed_clients": [0, 0, 2]})
+        >>> mj.plotting.plot_audit_exposure(rounds, num_clients=4).lines[0].get_ydata().tolist()
+        [0.0, 0.0, 2.0]
     """
     return draw(exposure_chart(data.to_dict("list"), num_clients), ax=ax)
 
@@ -142,6 +155,13 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             hidden_among_worst and update_hidden_worst; below 1 is left out.
             Rounds without numbers are counted from 1.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> rounds = pd.DataFrame({"round": [1, 2], "weak_lower": [3, 2], "weak_upper": [3, 2]})
+        >>> mj.plotting.plot_audit_privacy(rounds).lines[0].get_ydata().tolist()
+        [3.0, 2.0]
     """
     return draw(privacy_chart(data.to_dict("list")), ax=ax)
 

@@ -56,6 +56,13 @@ def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Ax
 
     Raises:
         ConfigurationError: If there is none.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> found = mj.design.judge(mj.design.blocks(4, 2), 2, 0.1)
+        >>> ax = mj.plotting.plot_designs({"blocks": found})
+        >>> [tick.get_text() for tick in ax.get_xticklabels()]
+        ['blocks']
     """
     require(len(judgements) > 0, "judgements", "must hold a family")
     return draw(designs_chart(judgements), ax=ax)
@@ -97,6 +104,16 @@ def plot_policies(
 
     Raises:
         ConfigurationError: If the quantity is unknown.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> selector = mj.selection.batch_partitioning(6, 4, 2)
+        >>> found = mj.privacy.policy_privacy(
+        ...     0, selector, mj.availability.independent(0.1), [0.0, 0.1], 9, 2, blocks=2,
+        ...     policies=["abort"],
+        ... )
+        >>> mj.plotting.plot_policies(found, quantity="rounds_kept").get_ylabel()
+        'rounds with a sum (%)'
     """
     check_known(quantity, "quantity", _LABELS, "a known quantity")
     field = "weak_lower" if quantity == "weak" else quantity

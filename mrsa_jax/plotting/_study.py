@@ -268,27 +268,68 @@ def plot(results: xr.Dataset, name: str, ax: Axes | None) -> Axes:
 
 
 def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot strong T over rounds, from the first sum on."""
+    """Plot strong T over rounds, from the first sum on.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
+        >>> ax = mj.plotting.plot_privacy(found)
+        >>> ax.lines[0].get_ydata().tolist()
+        [2.0, 2.0, 2.0]
+    """
     return plot(results, "strong_privacy", ax)
 
 
 def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot how many clients' own updates the server can solve for, over rounds."""
+    """Plot how many clients' own updates the server can solve for, over rounds.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> found = mj.study.from_histories({"Random": [[1, 1, 0], [0, 1, 1], [0, 1, 0]]})
+        >>> ax = mj.plotting.plot_exposure(found)
+        >>> ax.lines[0].get_ydata().tolist()
+        [0.0, 0.0, 3.0]
+    """
     return plot(results, "exposed_clients", ax)
 
 
 def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the fairness gap F over rounds."""
+    """Plot the fairness gap F over rounds.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
+        >>> ax = mj.plotting.plot_fairness(found)
+        >>> [round(gap, 3) for gap in ax.lines[0].get_ydata().tolist()]
+        [1.0, 0.0, 0.333]
+    """
     return plot(results, "fairness_gap", ax)
 
 
 def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the aggregation cardinality C over rounds, its expectation as a thin line."""
+    """Plot the aggregation cardinality C over rounds, its expectation as a thin line.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
+        >>> ax = mj.plotting.plot_cardinality(found)
+        >>> ax.lines[0].get_ydata().tolist()
+        [2.0, 2.0, 2.0]
+    """
     return plot(results, "aggregation_cardinality", ax)
 
 
 def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the test accuracy of the global model over rounds."""
+    """Plot the test accuracy of the global model over rounds.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import xarray as xr
+        >>> rows = {"accuracy": (("scheme", "evaluation"), [[0.25, 0.5]])}
+        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
+        >>> mj.plotting.plot_accuracy(found).lines[0].get_ydata().tolist()  # in percent
+        [25.0, 50.0]
+    """
     return plot(results, "accuracy", ax)
 
 
@@ -296,12 +337,28 @@ def plot_hidden_among(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot as in a sum of how many clients the worst hidden client is, over rounds.
 
     Thin lines show the median client (a mean over trials).
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
+        >>> ax = mj.plotting.plot_hidden_among(found)
+        >>> ax.lines[0].get_ydata().round(6).tolist()
+        [2.0, 2.0, 2.0]
     """
     return plot(results, "hidden_among_worst", ax)
 
 
 def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot clients' reconstruction errors in rising order, by scheme (eq. (35))."""
+    """Plot clients' reconstruction errors in rising order, by scheme (eq. (35)).
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import xarray as xr
+        >>> rows = {"reconstruction_error": (("scheme", "client"), [[1.0, 0.01, 0.5]])}
+        >>> found = xr.Dataset(rows, {"scheme": ["Random"]})
+        >>> mj.plotting.plot_reconstruction(found).lines[0].get_ydata().tolist()
+        [0.01, 0.5, 1.0]
+    """
     return plot(results, "reconstruction_error", ax)
 
 
@@ -311,6 +368,16 @@ def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     Args:
         results: Data set of a study that trains with noise.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import xarray as xr
+        >>> axes = ("scheme", "evaluation")
+        >>> rows = {"epsilon_mean": (axes, [[1.0, 2.0]]), "epsilon_worst": (axes, [[2.0, 4.0]])}
+        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
+        >>> mean, worst = mj.plotting.plot_epsilon(found).lines
+        >>> mean.get_ydata().tolist(), worst.get_ydata().tolist()
+        ([1.0, 2.0], [2.0, 4.0])
     """
     return plot(results, "epsilon", ax)
 
@@ -323,6 +390,17 @@ def plot_learning_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axe
     Args:
         results: As of `plot_epsilon`.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import xarray as xr
+        >>> axes = ("scheme", "evaluation")
+        >>> rows = {"epsilon_mean": (axes, [[1.0, 2.0]]), "epsilon_worst": (axes, [[2.0, 4.0]])}
+        >>> rows["accuracy"] = (axes, [[0.25, 0.5]])
+        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
+        >>> at_worst, at_mean = mj.plotting.plot_learning_epsilon(found).lines
+        >>> at_worst.get_xdata().tolist(), at_worst.get_ydata().tolist()
+        ([2.0, 4.0], [25.0, 50.0])
     """
     return plot(results, "accuracy_epsilon", ax)
 
@@ -333,6 +411,17 @@ def plot_drift(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     Args:
         results: Data set of a study that measured the drift of updates.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import xarray as xr
+        >>> axes = ("scheme", "lag")
+        >>> rows = {"correlation": (axes, [[0.5, 0.3]]), "correlation_pairs": (axes, [[50, 40]])}
+        >>> rows |= {"update_memory": ("scheme", [0.5]), "update_lasting": ("scheme", [1.0])}
+        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "lag": [1, 2]})
+        >>> measured, fitted = mj.plotting.plot_drift(found).lines
+        >>> fitted.get_ydata().tolist()
+        [0.5, 0.25]
     """
     return plot(results, "correlation", ax)
 
@@ -345,5 +434,15 @@ def plot_bits(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     Args:
         results: As of `plot_drift`.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import xarray as xr
+        >>> axes = ("scheme", "rounds_done")
+        >>> rows = {"bits_median": (axes, [[0.5, 0.75]]), "bits_worst": (axes, [[1.0, 1.5]])}
+        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "rounds_done": [10, 20]})
+        >>> median, worst = mj.plotting.plot_bits(found).lines
+        >>> worst.get_ydata().tolist()
+        [1.0, 1.5]
     """
     return plot(results, "bits_worst", ax)

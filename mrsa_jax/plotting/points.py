@@ -165,6 +165,14 @@ def plot_points(
     Raises:
         ConfigurationError: If a name is no column, there is nothing to show, or `log` names other
             axes, or one of values that are no numbers.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"dropout_rate": [0.0, 0.2], "accuracy": [0.75, 0.5]})
+        >>> ax = mj.plotting.plot_points(table, "accuracy", x="dropout_rate")
+        >>> ax.lines[0].get_ydata().tolist()
+        [75.0, 50.0]
     """
     check_known(log, "log", ("", "x", "y", "xy"), "axes")
     check_columns(table, variable=variable, x=x, hue=hue)
@@ -224,6 +232,15 @@ def plot_accuracy_epsilon(
 
     Raises:
         ConfigurationError: If a column is missing, or no point has noise and an accuracy.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"accuracy": [0.5, 0.75], "epsilon_worst": [2.0, 8.0],
+        ...                       "epsilon_mean": [1.0, 4.0]})
+        >>> at_worst, at_mean = mj.plotting.plot_accuracy_epsilon(table, hue=None).lines
+        >>> at_worst.get_xdata().tolist(), at_worst.get_ydata().tolist()
+        ([2.0, 8.0], [50.0, 75.0])
     """
     needed = ["accuracy", "epsilon_worst", "epsilon_mean", *([] if hue is None else [hue])]
     missing = [name for name in needed if name not in table]
@@ -265,6 +282,14 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Raises:
         ConfigurationError: If the table lacks either column.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"strong_privacy": [2, 6], "aggregation_cardinality": [12.0, 9.0]})
+        >>> ax = mj.plotting.plot_privacy_cost(table)
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('strong T (clients)', 'cardinality C (clients)')
     """
     pair = ("strong_privacy", "aggregation_cardinality")
     for name in pair:
@@ -297,5 +322,14 @@ def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Args:
         data: Columns scheme, T, C, C_low and C_high.
         ax: Where to draw; a figure of its own when None.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"scheme": ["Random", "Blocks"], "T": [1, 4], "C": [12.0, 11.0],
+        ...                       "C_low": [11.9, 10.8], "C_high": [12.0, 11.2]})
+        >>> ax = mj.plotting.plot_tradeoff(table)
+        >>> ax.lines[0].get_xdata().tolist()
+        [1.0]
     """
     return draw(tradeoff_chart(data), ax=ax)

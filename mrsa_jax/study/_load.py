@@ -75,6 +75,15 @@ def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
     Raises:
         ConfigurationError: If the file is missing or no TOML, names an unknown field (with its
             path and the nearest known one), or gives a value of the wrong type.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "study.toml")
+        >>> _ = file.write_text("population.cohort_size = 6")
+        >>> config = mj.study.load_config(mj.study.SimulateConfig, file)
+        >>> config.population.cohort_size, config.population.num_clients
+        (6, 120)
     """
     path = pathlib.Path(path)
     require(path.is_file(), "config", "must be an existing TOML file", str(path))

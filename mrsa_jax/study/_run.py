@@ -85,6 +85,17 @@ def run_and_save(
     The results appear in the folder complete or not at all. A `train` that is interrupted leaves
     its settings and checkpoints there, from which `resume` goes on; one that is complete is read
     and given back by `resume`. Arguments and errors as for `run`.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
+        >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
+        >>> config = mj.study.SimulateConfig(
+        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
+        >>> saved = mj.study.run_and_save(config)
+        >>> saved.results.sizes["trial"], (folder / "report.html").is_file()
+        (2, True)
     """
     config = checked(config)
     own = kind_of(config).load()

@@ -260,6 +260,18 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
 
     Raises:
         ConfigurationError: If the folder holds no complete study of a known schema.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp(), "study")
+        >>> clients = mj.study.PopulationConfig(num_clients=8, cohort_size=4)
+        >>> config = mj.study.SimulateConfig(
+        ...     out=folder, rounds=5, trials=2, schemes=("uniform",), population=clients)
+        >>> _ = mj.study.run_and_save(config)
+        >>> results = mj.study.open_study(folder)
+        >>> results["scheme"].values.tolist(), results.sizes["round"]
+        (['Random'], 5)
     """
     from mrsa_jax.study import _accessor, _view
     from mrsa_jax.study._accessor import find_schemes
