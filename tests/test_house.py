@@ -18,7 +18,7 @@ LINES = {
     "attacks": 3_220, "availability": 730, "bench": 2_360, "cli": 1_650, "data": 1_620,
     "design": 290, "dp": 3_430, "federated": 4_930, "graphs": 930, "hetero": 4_630,
     "live": 290, "modular": 1_230, "plotting": 2_260, "privacy": 10_280, "protocol": 2_300,
-    "quantize": 1_110, "secagg": 5_730, "selection": 3_650, "study": 15_260,
+    "quantize": 1_110, "secagg": 5_730, "selection": 3_650, "study": 15_360,
     "_core": 3_070, "": 80,
 }  # fmt: skip
 NAMES = {

@@ -92,4 +92,8 @@ def program_of(tree: Any) -> tuple[Any, ...]:
         True
     """
     leaves, structure = jax.tree.flatten(tree)
-    return structure, tuple((np.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
+    return structure, tuple((np.shape(leaf), _type_of(leaf)) for leaf in leaves)
+
+
+def _type_of(leaf: Any) -> np.dtype:
+    return leaf.dtype if isinstance(leaf, jax.Array) else jnp.result_type(leaf)

@@ -81,13 +81,22 @@ class Kind:
         """Return what computes its points, a `Runner`; this imports JAX."""
         return importlib.import_module(f"{__package__}.{self.points}")
 
-    def resolve(self, settings: Any) -> Any:
-        """Return the configuration for a point's settings, or raise if there can be none."""
+    def resolve(
+        self,
+        settings: Any,
+        check_tables: Sequence[Callable[[Any], None]] = (check_types, check_parts),
+    ) -> Any:
+        """Return the configuration for a point's settings, or raise if there can be none.
+
+        Args:
+            settings: Of the point.
+            check_tables: Check types and parts of a table.
+        """
         names = (field.name for field in dataclasses.fields(self.config))
         own = {name: getattr(settings, name) for name in names}
         config = self.config(**own | self.changed(settings))
-        check_types(config)
-        check_parts(config)
+        for check, check_table in zip((check_types, check_parts), check_tables, strict=True):
+            check(config, check_table)
         self.check(config)
         return config
 

@@ -10,6 +10,7 @@ import pathlib
 import tomllib
 import types
 import typing
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from mrsa_jax._core.flags import check_ranges
@@ -18,6 +19,7 @@ from mrsa_watch._base.html import plain_settings
 from mrsa_watch._base.untrusted import read_bytes
 
 ConfigT = TypeVar("ConfigT")
+FoundT = TypeVar("FoundT")
 _MOST_BYTES = 2**24
 _MOST_DEPTH = 20
 _MOST_KEY = 100
@@ -40,6 +42,41 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(own) for name, own in value.items() if own is not None}
     return list(value) if isinstance(value, tuple) else value
+
+
+def own_and_tables(config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the plain values of a configuration, None left out, and apart from them its tables.
+
+    Examples:
+        >>> from mrsa_jax.study import DemoConfig
+        >>> own, tables = own_and_tables(DemoConfig())
+        >>> own["rounds"], tables["population"].num_clients
+        (150, 120)
+    """
+    own, tables = {}, {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            tables[field.name] = value
+        elif value is not None:
+            own[field.name] = _plain(str(value) if isinstance(value, pathlib.Path) else value)
+    return own, tables
+
+
+def each_once(function: Callable[[Any], FoundT]) -> Callable[[Any], FoundT]:
+    """Return a function of tables of settings that looks at each object once.
+
+    Points of a sweep share the tables that their axes do not change. Equal tables are not taken
+    for each other: 1, 1.0 and True are equal, and not all of them are counts.
+    """
+    known: dict[int, tuple[Any, FoundT]] = {}
+
+    def asked(table: Any) -> FoundT:
+        if id(table) not in known:
+            known[id(table)] = table, function(table)  # kept, so that no other gets its place
+        return known[id(table)][1]
+
+    return asked
 
 
 def to_toml(config: Any) -> str:
@@ -157,6 +194,7 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
     return values
 
 
+@functools.cache
 def without_none(hint: Any) -> Any:
     """Return the type of a setting that may also be None; any other as it is."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
@@ -164,8 +202,12 @@ def without_none(hint: Any) -> Any:
     return hint
 
 
-def check_types(config: Any) -> None:
+def check_types(config: Any, check_table: Callable[[Any], None] | None = None) -> None:
     """Check that the fields of a configuration hold what their types say, its tables' too.
+
+    Args:
+        config: To check.
+        check_table: Checks a table; this function if left out.
 
     Raises:
         ConfigurationError: Naming the first field that does not.
@@ -175,11 +217,11 @@ def check_types(config: Any) -> None:
         >>> check_types(SimulateConfig(rounds=5))
     """
     for name, hint in _hints(type(config)).items():
-        _check_type(hint, getattr(config, name), name)
+        _check_type(hint, getattr(config, name), name, check_table or check_types)
     check_ranges(config)
 
 
-def _check_type(hint: Any, value: Any, name: str) -> None:
+def _check_type(hint: Any, value: Any, name: str, check_table: Callable[[Any], None]) -> None:
     inner = without_none(hint)
     if inner is not hint and value is None:
         return
@@ -189,11 +231,11 @@ def _check_type(hint: Any, value: Any, name: str) -> None:
     elif origin is tuple:
         require(isinstance(value, tuple | list), name, "must be a tuple", value)
         for item in value:
-            _check_type(typing.get_args(hint)[0], item, name)
+            _check_type(typing.get_args(hint)[0], item, name, check_table)
     elif dataclasses.is_dataclass(hint):
         own: Any = hint
         require(isinstance(value, own), name, f"must be a {own.__name__}", value)
-        check_types(value)
+        check_table(value)
     elif hint is pathlib.Path:
         require(isinstance(value, str | os.PathLike), name, "must be a path", value)
     else:

@@ -124,12 +124,15 @@ def build(kind: str, text: str, *given: Any) -> Any:
     return row.build(*given, *parameters)
 
 
-def check_parts(config: Any) -> None:
-    """Raise for a setting, in any table, that names a part which there is not."""
+def check_parts(config: Any, check_table: Callable[[Any], None] | None = None) -> None:
+    """Raise for a setting, in any table, that names a part which there is not.
+
+    `check_table` checks a table; this function if left out.
+    """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
-            check_parts(value)
+            (check_table or check_parts)(value)
         elif field.name in KINDS and field.name != "dataset" and value is not None:
             read(field.name, value)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import functools
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mrsa_jax._core.sources import digest_of
@@ -33,7 +34,7 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._kinds import kind_named
-from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._load import each_once, own_and_tables, to_toml
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_watch._base.errors import (
     ConfigurationError,
@@ -61,42 +62,60 @@ the one before only where no result of `simulate`, `train`, `secagg`, an attack 
 """
 
 
-def made_by(
-    config: Any, file_digest: Callable[[pathlib.Path], str] | None = None
-) -> dict[str, str]:
-    """Return what the result of a configuration depends on beside its settings.
-
-    Args:
-        config: Of any command.
-        file_digest: Gives a file's digest, where many configurations read the same ones.
+def made_by(config: Any) -> dict[str, str]:
+    """Return what the result of a configuration of any command depends on beside its settings.
 
     Returns:
         The version, and of each other thing by its name a digest and the name of its file.
     """
-    digest = file_digest or digest_of_file
-    found = {"mrsa_jax": __version__}
-    kind = kind_named(command_of(type(config)))
-    row = None if kind is None else kind.attack
-    if row is not None:
-        found |= {f"attack {row.name}, {module}": own for module, own in row.code().items()}
-    for table in _tables(studied(to_dict(config))):
-        for text in _texts(table):
+    return Sources().of(config)
+
+
+class Sources:
+    """What results depend on beside settings, where each file and piece of code is read once.
+
+    Attributes:
+        digest: Of a file.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self.digest = functools.cache(digest_of_file)
+        self._code = functools.cache(lambda code: code())
+        self._of_table = each_once(self._of)
+
+    def of(self, config: Any) -> dict[str, str]:
+        """Return what `made_by` does."""
+        kind = kind_named(command_of(type(config)))
+        row = None if kind is None else kind.attack
+        found = {"mrsa_jax": __version__}
+        if row is not None:
+            code = self._code(row.code)
+            found |= {f"attack {row.name}, {module}": own for module, own in code.items()}
+        return found | self._of(config)
+
+    def _of(self, config: Any) -> dict[str, str]:
+        own, tables = map(studied, own_and_tables(config))
+        found: dict[str, str] = {}
+        for text in _texts(own):
             found |= {
-                f"{family} {name}, {module}": own
+                f"{family} {name}, {module}": code
                 for family, rows in _FAMILIES.items()
                 for name in text.split(":")
                 if name in rows
-                for module, own in rows[name].code().items()
+                for module, code in self._code(rows[name].code).items()
             }
             if text.startswith("replay:"):
                 (path, _) = availability.Model.parse(text).parameters
-                found[f"availability {path.name}"] = f"{digest(path)} {path.name}"
-        if "directory" in table and "dataset" in table:
+                found[f"availability {path.name}"] = f"{self.digest(path)} {path.name}"
+        if "directory" in own and "dataset" in own:
             from mrsa_jax.data._sources import source_files  # imports JAX
 
-            for path in source_files(table["dataset"], table["directory"]):
-                found[f"directory {path.name}"] = f"{digest(path)} {path.name}"
-    return found
+            for path in source_files(own["dataset"], own["directory"]):
+                found[f"directory {path.name}"] = f"{self.digest(path)} {path.name}"
+        for table in tables.values():
+            found |= self._of_table(table)
+        return found
 
 
 def digest_of_file(path: pathlib.Path) -> str:
@@ -104,15 +123,8 @@ def digest_of_file(path: pathlib.Path) -> str:
     return digest_of(path.read_bytes())
 
 
-def _tables(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield content
-    for value in content.values():
-        if isinstance(value, dict):
-            yield from _tables(value)
-
-
 def _texts(value: Any) -> Iterator[str]:
-    """Go through the texts of a table or list, other tables left out."""
+    """Go through the texts of a table or list."""
     inner = value.values() if isinstance(value, dict) else value
     for one in inner:
         if isinstance(one, str):

@@ -228,7 +228,7 @@ def counted(
 
 def check_risk(setting: Setting) -> None:
     """Refuse a threshold below the least safe one, unless that is allowed."""
-    safe = Setting.of(dataclasses.replace(setting.config, threshold=None)).threshold
+    safe = least_safe_threshold(setting.named, setting.config.num_clients)
     check_threshold(setting.config, setting.threshold, safe)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
+import functools
 import itertools
 import json
 import math
@@ -20,7 +21,17 @@ from typing import Any
 
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS, Kind
-from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict, without_none
+from mrsa_jax.study._load import (
+    check_types,
+    each_once,
+    from_dict,
+    parse_toml,
+    read_toml,
+    read_value,
+    to_dict,
+    without_none,
+)
+from mrsa_jax.study._parts import check_parts
 from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
 
 _RANGES = {
@@ -137,12 +148,35 @@ class Sweep:
             keep=self.keep,
         )
 
-    def settings_at(self, index: tuple[int, ...]) -> Any:
-        """Return the settings of a cell."""
-        settings = self.base
-        for field, value in self._changes(index):
-            settings = _replaced(settings, field.split("."), value)
-        return settings
+    def settings_at(
+        self, index: tuple[int, ...], known: dict[tuple[Any, ...], Any] | None = None
+    ) -> Any:
+        """Return the settings of a cell.
+
+        Args:
+            index: Its place on each axis.
+            known: Tables of other cells, which share those that do not change between them.
+        """
+        known, changed = {} if known is None else known, {}
+        for name, axes in self._changing.items():
+            place = name, *(index[k] for k in axes)
+            if place not in known:
+                settings = self.base
+                for field, value in self._changes(index):
+                    if field.partition(".")[0] == name:
+                        settings = _replaced(settings, field.split("."), value)
+                known[place] = getattr(settings, name)
+            changed[name] = known[place]
+        return dataclasses.replace(self.base, **changed)
+
+    @functools.cached_property
+    def _changing(self) -> dict[str, list[int]]:
+        """Settings and tables that are not the same everywhere, with the axes that change them."""
+        found: dict[str, list[int]] = {}
+        for k, axis in enumerate(self.axes):
+            for name in dict.fromkeys(field.partition(".")[0] for field in axis.fields):
+                found.setdefault(name, []).append(k)
+        return found
 
     def _changes(self, index: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
         """Go through the fields that the axes set, with their values at a cell."""
@@ -151,9 +185,11 @@ class Sweep:
 
     def points(self) -> Iterator[Point]:
         """Go through the cells, the last axis fastest."""
+        known: dict[tuple[Any, ...], Any] = {}
+        checks = each_once(check_types), each_once(check_parts)
         for index in itertools.product(*map(range, self.shape)):
             try:
-                yield Point(index, self.kind.resolve(self.settings_at(index)))
+                yield Point(index, self.kind.resolve(self.settings_at(index, known), checks))
             except ConfigurationError as error:
                 yield Point(index, None, str(error))
 

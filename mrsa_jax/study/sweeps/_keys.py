@@ -6,15 +6,14 @@ import dataclasses
 import functools
 import hashlib
 import json
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import Kind
-from mrsa_jax.study._load import to_dict
-from mrsa_jax.study._run_folder import digest_of_file, made_by
+from mrsa_jax.study._load import each_once, own_and_tables, to_dict
+from mrsa_jax.study._run_folder import Sources
 
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {"simulate": (), "train": (), "secagg": ()}
 """By which changes results of a kind came to differ, oldest first, in a few words each.
@@ -41,44 +40,79 @@ class Identity:
     made_by: dict[str, str]
 
 
-def identity(
-    kind: Kind, config: Any, file_digest: Callable[[pathlib.Path], str] = digest_of_file
-) -> Identity:
-    """Return what a point is.
+class Identities:
+    """What the points of a sweep are; each table, file and piece of code is looked at once.
 
     Args:
-        kind: Of the point.
-        config: Its settings.
-        file_digest: Gives a file's digest, where many points read the same ones.
+        kind: Of the points.
     """
-    written, usual = studied(to_dict(config)), dict(_defaults(kind.config))
-    if kind.name in RANGED:
-        for own in (written, usual):
-            own.pop("trials", None)
-    made = made_by(config, file_digest)
-    content = {
-        "kind": kind.name,
-        "computes": len(COMPUTES_ALIKE.get(kind.name, ())),
-        "settings": _less(_without_paths(written, file_digest), usual),
-        # what a file of a trace is called says nothing
-        "made of": {
-            name: own.partition(" ")[0]
-            for name, own in made.items()
-            if "," in name or not name.startswith(("mrsa_jax", "availability "))
-        },
-    }
-    if kind.name not in RANGED:  # floats of trainings differ between platforms
-        import jax
 
-        content["platform"] = jax.default_backend()
-    return Identity(_digest(content), _digest([kind.name, _less(written, usual)]), made)
+    def __init__(self, kind: Kind) -> None:
+        """Begin with no point."""
+        self._kind = kind
+        self._usual = self._studied(_defaults(kind.config))
+        self._sources = Sources()
+        self._tables: dict[str, Callable[[Any], list[Any]]] = {}
+
+    def of(self, config: Any) -> Identity:
+        """Return what the point with these settings is."""
+        kind, made = self._kind, self._sources.of(config)
+        found, written = self._differing(config)
+        content = {
+            "kind": kind.name,
+            "computes": len(COMPUTES_ALIKE.get(kind.name, ())),
+            "settings": found,
+            # what a file of a trace is called says nothing
+            "made of": {
+                name: own.partition(" ")[0]
+                for name, own in made.items()
+                if "," in name or not name.startswith(("mrsa_jax", "availability "))
+            },
+        }
+        if kind.name not in RANGED:  # floats of trainings differ between platforms
+            import jax
+
+            content["platform"] = jax.default_backend()
+        return Identity(_digest(content), _digest([kind.name, written]), made)
+
+    def _studied(self, content: dict[str, Any]) -> dict[str, Any]:
+        left = ("trials",) if self._kind.name in RANGED else ()
+        return {name: own for name, own in studied(content).items() if name not in left}
+
+    def _differing(self, config: Any) -> list[dict[str, Any]]:
+        """Return settings that are not usual: with files by their content, and as written."""
+        own, tables = map(self._studied, own_and_tables(config))
+        usual = {name: value for name, value in self._usual.items() if name not in tables}
+        found = [_less(self._without_paths(own), usual), _less(own, usual)]
+        for name, table in tables.items():
+            if name not in self._tables:
+                self._tables[name] = each_once(functools.partial(self._of_table, name))
+            for content, inner in zip(found, self._tables[name](table), strict=True):
+                if inner != {} or name not in self._usual:
+                    content[name] = inner
+        return found
+
+    def _of_table(self, name: str, table: Any) -> list[Any]:
+        plain, usual = to_dict(table), self._usual.get(name, {})
+        return [_less(own, usual) for own in (self._without_paths(plain), plain)]
+
+    def _without_paths(self, value: Any) -> Any:
+        """Return settings with the content of a trace in place of its path."""
+        if isinstance(value, dict):
+            left = {"directory"} if "dataset" in value else set()
+            return {name: self._without_paths(one) for name, one in value.items()
+                    if name not in left}  # fmt: skip
+        if isinstance(value, str) and value.startswith("replay:"):
+            path, mode = Model.parse(value).parameters
+            return f"replay:{self._sources.digest(path)}:{mode}"
+        return value
 
 
 @functools.cache
 def _defaults(config: type) -> dict[str, Any]:
     """Return what a field is where nobody sets it: a new field of that value changes no key."""
     try:
-        return studied(to_dict(config()))
+        return to_dict(config())
     except TypeError:  # of a user's own, which must be set
         return {}
 
@@ -96,18 +130,6 @@ def _less(content: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
             found[name] = value
     gone = [name for name in defaults if name not in content]  # None, where that is not usual
     return found | dict.fromkeys(gone)
-
-
-def _without_paths(value: Any, file_digest: Callable[[pathlib.Path], str]) -> Any:
-    """Return settings with the content of a trace in place of its path."""
-    if isinstance(value, dict):
-        left = {"directory"} if "dataset" in value else set()
-        return {name: _without_paths(one, file_digest) for name, one in value.items()
-                if name not in left}  # fmt: skip
-    if isinstance(value, str) and value.startswith("replay:"):
-        path, mode = Model.parse(value).parameters
-        return f"replay:{file_digest(path)}:{mode}"
-    return value
 
 
 def _digest(content: Any) -> str:

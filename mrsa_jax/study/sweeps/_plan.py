@@ -13,11 +13,11 @@ import numpy as np
 
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study._records import Index
-from mrsa_jax.study._run_folder import changes, digest_of_file, made_by
+from mrsa_jax.study._run_folder import changes, made_by
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
 from mrsa_jax.study._view import CELL
 from mrsa_jax.study.sweeps._axes import Point, Sweep
-from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identity, identity
+from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identities, Identity
 from mrsa_jax.study.sweeps._store import SweepStore
 from mrsa_watch._base.errors import ConfigurationError, require
 
@@ -218,7 +218,7 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     """
     machine = machine or Machine()
     runner: Runner = sweep.kind.runner()
-    digest = functools.cache(digest_of_file)
+    known = Identities(sweep.kind)
     cells = np.zeros(sweep.size, CELL)
     points: dict[int, Point] = {}
     identities: dict[int, Identity] = {}
@@ -227,7 +227,7 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     bad: list[Point] = []
     for number, point in enumerate(sweep.points()):
         if not point.problem:
-            own = identity(sweep.kind, point.config, digest)
+            own = known.of(point.config)
             trials = getattr(point.config, "trials", 1) if sweep.kind.name in RANGED else 1
             same = first.get(own.key)
             try:

@@ -1,10 +1,13 @@
 """Sweeps as they are read: every mistake by its path, every cell as its axes say."""
 
+from typing import Any
+
 import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax.study import SimulateConfig, TrainConfig
+from mrsa_jax.study import PopulationConfig, SimulateConfig, TrainConfig
+from mrsa_jax.study._load import each_once
 from mrsa_jax.study.sweeps import load_sweep, parse_sweep
 
 
@@ -226,3 +229,28 @@ def test_impossible_cells_are_grouped_by_cause() -> None:
         "  num_clients = 10 or 12, cohort_size = 12 or 15 (6 cells, the first of which): `cohort_"
     )
     assert second.startswith("  scheme = Multi-RoundSecAgg (T=5), cohort_size = 4 or 12 (5 cells,")
+
+
+def test_cells_share_the_tables_that_no_axis_changes_between_them() -> None:
+    sweep = parsed("""
+trials = 2
+[grid]
+scheme = ["uniform", "weighted"]
+seed = [0, 1, 2]
+population.dropout_rates = [[0.1], [0.2, 0.3]]
+""")
+    configs = [point.config for point in sweep.points()]
+    assert len({id(config.population) for config in configs}) == 2
+    assert len({id(config.protocol) for config in configs}) == 1
+    for point, config in zip(sweep.points(), configs, strict=True):
+        assert point.config == config == sweep.kind.resolve(sweep.settings_at(point.index))
+
+
+def test_equal_tables_of_other_types_are_looked_at_each() -> None:
+    seen: list[Any] = []
+    asked = each_once(seen.append)
+    tables = [PopulationConfig(num_clients=value) for value in (1, 1.0, True)]  # type: ignore[arg-type]
+    assert tables[0] == tables[1] == tables[2]
+    for table in (*tables, *tables):
+        asked(table)
+    assert list(map(id, seen)) == list(map(id, tables))

@@ -14,7 +14,7 @@ from mrsa_jax.study import sweeps
 from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
 from mrsa_jax.study.sweeps._engine import computed
-from mrsa_jax.study.sweeps._keys import identity
+from mrsa_jax.study.sweeps._keys import Identities
 
 GOLDEN = pathlib.Path(__file__).with_name("golden_points.json")
 SIMULATE = KINDS["simulate"]
@@ -22,7 +22,8 @@ SIMULATE = KINDS["simulate"]
 
 def key_of(kind: str = "simulate", **settings: Any) -> str:
     own = KINDS[kind]
-    return identity(own, own.resolve(dataclasses.replace(own.settings(), **settings))).key
+    config = own.resolve(dataclasses.replace(own.settings(), **settings))
+    return Identities(own).of(config).key
 
 
 def test_what_is_shown_or_asked_for_is_no_part_of_a_key() -> None:
