@@ -527,9 +527,6 @@ def secagg_rows() -> dict[str, Row]:
             VALUE, lambda key: secagg.costs.round_latency(key, costs, model, 2), keys
         ),
         "share_threshold": _not(VALUE, lambda p: secagg.share_threshold(N, p), CHANCES),
-        "share_threshold_real": _not(
-            VALUE, lambda p: secagg.failures.share_threshold_real(N, p), CHANCES
-        ),
         "unmasking_bound": _not(
             VALUE, lambda p, t: secagg.failures.unmasking_bound(N, p, t), CHANCES, LIMITS[:, 0]
         ),
@@ -611,11 +608,6 @@ def hetero_rows() -> dict[str, Row]:
             VALUE, lambda own, rate: hetero.ranked_groups(own, rate, 2), SURVIVORS[:, :2], RATES
         ),
         "rate_groups": _not(VALUE, lambda rate: hetero.rate_groups(rate, 2), RATES),
-        "scheme_error_bound": _not(
-            VALUE,
-            lambda levels: hetero.scheme_error_bound("sc", levels, 2, 10),
-            on_device([[4, 8]] * 2),
-        ),
         "segment_average": _not(
             CHECKED, lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t), LIMITS
         ),
@@ -889,7 +881,7 @@ NO_ARRAYS = {
     """,
     "selection": """
         Fairness RoundHistory Scheme Selector enumerate_family family_size
-        family_size_bound full_rank_probability_bound register
+        register
     """,
     "quantize": """
         ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice
@@ -912,8 +904,7 @@ NO_ARRAYS = {
     "hetero": """
            SegmentHistory SegmentLayout advise_num_groups
         claimed_privacy_level cohort_layouts
-        expansion_factor scheme_privacy_level segment_leakage segment_matrix
-        survival_probability
+        scheme_privacy_level segment_leakage segment_matrix
     """,
     "dp": """
         Account Amplification Ledger RingMechanism account discrete_gaussian skellam

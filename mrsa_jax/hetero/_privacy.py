@@ -273,8 +273,8 @@ def advise_num_groups(
         hybrid_threshold: T of "hc", the same for all options.
 
     Returns:
-        The options and the best of them. More groups cost accuracy (`scheme_error_bound`), so the
-        fewest of equal levels is not always what is wanted: the table has them all.
+        The options and the best of them. More groups cost accuracy (`quantization_error_bound`),
+        so the fewest of equal levels is not always what is wanted: the table has them all.
 
     Raises:
         ConfigurationError: If the scheme is unknown or numbers are out of range or order.

@@ -1,8 +1,8 @@
 """How far HeteroSAg's quantized mean lies from the true one: bounds and the exact expectation.
 
-HeteroSAg, Theorem 2 with equations (11) to (14) and (16) to (18), the last corrected. Symbols:
-K_g -> `levels`, n (of a subgroup: n-bar) -> `group_size`, L_g -> `subgroups`, m -> `dim`,
-[r1, r2] -> `value_range`, epsilon -> the returned error, of the MEAN update, squared.
+HeteroSAg, Theorem 2 with equation (11). Symbols: K_g -> `levels`, n (of a subgroup: n-bar) ->
+`group_size`, m -> `dim`, [r1, r2] -> `value_range`, epsilon -> the returned error, of the MEAN
+update, squared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import check_integers, host_array, needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._segments import blocks_of, check_levels, check_scheme, check_subgroups
+from mrsa_jax.hetero._segments import blocks_of, check_levels
 from mrsa_watch._base.errors import check_integer, require
 
 _Integers = Sequence[int | np.integer] | np.ndarray
@@ -82,100 +82,6 @@ def quantization_error_bound(
             clients = sum(sizes[column] for column in block)
             total += Fraction(length * clients, (own_levels[block[0]] - 1) ** 2)
     return _scaled(total, sum(sizes), value_range)
-
-
-@needs_values
-def scheme_error_bound(
-    scheme: str,
-    levels: _Integers,
-    group_size: int | np.integer,
-    dim: int | np.integer,
-    *,
-    subgroups: _Integers | None = None,
-    hybrid_threshold: int | np.integer | None = None,
-    value_range: _Range = (0.0, 1.0),
-    as_printed: bool = False,
-) -> float:
-    """Return the paper's closed form of the bound for one of its schemes.
-
-    Args:
-        scheme: "sc", "mc" or "hc"; with `subgroups` SC+, MC+ and HC+.
-        levels: K_g of each group, from 2, never descending.
-        group_size: Clients of each group, n; of each subgroup, n-bar, with `subgroups`.
-        dim: m, a multiple of the number of segments (otherwise `quantization_error_bound`).
-        subgroups: L_g of each group; one each if None.
-        hybrid_threshold: T of "hc", 1 to Z - 1.
-        value_range: (r1, r2).
-        as_printed: Keep the first term of (18) where g_T = G - 1, which counts the subgroups of
-            the last group twice.
-
-    Returns:
-        The bound, equal to `quantization_error_bound` of the scheme's matrix.
-
-    Raises:
-        ConfigurationError: If an argument is out of range or does not fit the others.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> [
-        ...     mj.hetero.scheme_error_bound(
-        ...         "hc", [2, 4, 8, 10, 12], 4, 199210, hybrid_threshold=threshold
-        ...     )
-        ...     for threshold in (2, 3)
-        ... ]
-        [987.3820136741565, 967.3004424059186]
-
-    Source: HeteroSAg, equations (12) to (14) and (16) to (18), whose (18) double counts where g_T
-    is the last group and whose d_T is z_T - Z_(g_T - 1) here (docs/errata.md).
-    """
-    count = len(levels)
-    own_levels = check_levels(levels, count, "group")
-    parts = [1] * count if subgroups is None else check_subgroups(subgroups, count)
-    segments, threshold = check_scheme(scheme, sum(parts), hybrid_threshold)
-    size = check_integer(group_size, "group_size", 1)
-    width = check_integer(dim, "dim", 1)
-    rule = "must be a multiple of the segments (`quantization_error_bound` takes any)"
-    require(width % segments == 0, "dim", rule, width, segments)
-    if scheme == "sc":
-        counts = _chain_counts(parts)
-    elif scheme == "mc":
-        counts = [_multiple_count(parts, group, parts[group]) for group in range(count)]
-    else:
-        counts = _hybrid_counts(parts, threshold, as_printed)
-    total = sum(
-        (Fraction(number, (own - 1) ** 2) for number, own in zip(counts, own_levels, strict=True)),
-        Fraction(0),
-    )
-    return _scaled(total * size * (width // segments), size * segments, value_range)
-
-
-def _chain_counts(parts: list[int]) -> list[int]:
-    """Return how many (subgroup, segment) use each group's quantizer, (16)."""
-    counts = [sum(parts) * part for part in parts]
-    counts[0] += 2
-    counts[-1] -= 2
-    return counts
-
-
-def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
-    """Return what the first subgroups of a group count in MC+, (17)."""
-    before = sum(parts[:group])
-    return sum(2 * (sum(parts) - before - own) - 1 for own in range(subgroups))
-
-
-def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[int]:
-    """Return the counts of (18)."""
-    last = len(parts) - 1
-    first_of_chain = sum(parts) - threshold - 1  # z_T
-    group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)  # g_T
-    own = first_of_chain - sum(parts[:group])  # d_T
-    counts = [_multiple_count(parts, g, parts[g]) for g in range(group)]
-    counts += [part * (threshold + 1) for part in parts[group:]]
-    counts[last] = (parts[last] - 1) * (threshold + 1) + threshold
-    in_group = _multiple_count(parts, group, own) + threshold + 2
-    in_group += (parts[group] - own - 2) * (threshold + 1) + threshold + (group != last)
-    counts[group] = in_group + (counts[last] if as_printed and group == last else 0)
-    return counts
 
 
 @needs_values

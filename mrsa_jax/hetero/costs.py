@@ -16,111 +16,14 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.prime import words_per_residue
-from mrsa_jax._core.streams import check_chances
 from mrsa_jax.hetero._cohorts import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput
-from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import admitted
-from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import finding, telling
 
-# ---- What a round of HeteroSAg costs users and server, and how likely losses spoil it.
-#
-# HeteroSAg, Section VI-A (bandwidth expansion, computation, communication) and VI-B (Theorem 4,
-# dropouts). Symbols: K -> `num_levels`, |S| -> `num_summed`, n-bar -> `subgroup_size`, p ->
-# `dropout_rate`, Z -> `num_subgroups`, N -> slots of a layout, m -> its `dim`.
-
-
-def expansion_factor(
-    num_levels: int | np.integer, num_summed: int | np.integer, *, rounded: bool = True
-) -> float:
-    """Return by how much secure sums lengthen quantized updates.
-
-    log2(|S| (K - 1) + 1) / log2 K bits for each coordinate on the wire against plain bits, keys
-    and shares apart.
-
-    Args:
-        num_levels: K, at least 2.
-        num_summed: |S|, clients that sum together, at least 1; 2 n-bar bounds the schemes'.
-        rounded: Count whole bits on the wire (ceil of the numerator), as the paper's numbers do;
-            its formula does not.
-
-    Returns:
-        The factor, at least 1.
-
-    Raises:
-        ConfigurationError: If a number is out of range.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> costs = mj.hetero.costs
-        >>> [costs.expansion_factor(levels, 2**14) for levels in (2**16, 2)]  # everybody
-        [1.875, 15.0]
-        >>> [costs.expansion_factor(levels, 2 * 7) for levels in (2**16, 2)]  # two subgroups of 7
-        [1.25, 4.0]
-
-    Source: HeteroSAg, Section VI-A, whose 2^14 / 7 subgroups is no integer.
-    """
-    levels = check_integer(num_levels, "num_levels", 2)
-    ring = ring_size(levels, check_integer(num_summed, "num_summed", 1))
-    bits = float((ring - 1).bit_length()) if rounded else math.log2(ring)
-    return bits / math.log2(levels)
-
-
-def survival_probability(
-    subgroup_size: int | np.integer,
-    dropout_rate: float | int,
-    num_subgroups: int | np.integer = 1,
-) -> float:
-    """Return the chance that two clients or more of each subgroup survive.
-
-    (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar. What remains, the chance that fewer
-    survive somewhere, is accurate to float64 in `1 - ...` only down to 1e-16.
-
-    Args:
-        subgroup_size: n-bar, at least 1.
-        dropout_rate: p in [0, 1], independent for each client.
-        num_subgroups: Z, at least 1; 1 is the paper's theorem.
-
-    Returns:
-        The probability. The protocol needs less: a subgroup without survivors exposes nobody, nor
-        does a single survivor in a sum with another subgroup.
-
-    Raises:
-        ConfigurationError: If a number is out of range.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> costs = mj.hetero.costs
-        >>> costs.survival_probability(4, 0.1), costs.survival_probability(7, 0.5)
-        (0.9963, 0.9375)
-        >>> round(costs.survival_probability(4, 0.1, 5), 6)
-        0.981636
-
-    Source: HeteroSAg, Theorem 4, equation (19), which is of one subgroup.
-    """
-    size = check_integer(subgroup_size, "subgroup_size", 1)
-    count = check_integer(num_subgroups, "num_subgroups", 1)
-    rate = check_chances(dropout_rate, "dropout_rate")
-    require(rate.ndim == 0, "dropout_rate", "must be one number", dropout_rate)
-    nobody, one = _chances(np.full(size, rate, np.float64))
-    return _all_of(nobody + one, count)
-
-
-def _chances(rates: np.ndarray) -> tuple[float, float]:
-    """Return the chances that nobody stays and that exactly one does, without cancellation."""
-    nobody, one = 1.0, 0.0
-    for rate in rates.tolist():
-        nobody, one = nobody * rate, one * rate + nobody * (1.0 - rate)
-    return nobody, one
-
-
-def _all_of(failure: float, count: int) -> float:
-    """Return (1 - failure)^count."""
-    if count == 1 or failure >= 1.0:
-        return max(0.0, 1.0 - failure)
-    return math.exp(count * math.log1p(-failure))
+# ---- What a round of HeteroSAg costs users and server: Section VI-A.
 
 
 @finding

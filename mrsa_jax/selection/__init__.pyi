@@ -37,7 +37,5 @@ from ._theory import (
     enumerate_family as enumerate_family,
     expected_cardinality as expected_cardinality,
     family_size as family_size,
-    family_size_bound as family_size_bound,
-    full_rank_probability_bound as full_rank_probability_bound,
 )
 from ._within import blocks_within as blocks_within

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import typing
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +21,7 @@ from mrsa_jax._core.arrays import integer_or_vector, varying_like
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import check_chances
 from mrsa_jax.selection._checks import check_sizes
-from mrsa_watch._base.errors import POSITIVE, check_known, check_number, check_size, require
+from mrsa_watch._base.errors import check_size, require
 
 
 def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
@@ -235,110 +234,3 @@ def _at_least_traced(chances: Array, m: int) -> Array:
     start = jnp.zeros(m, chances.dtype).at[0].set(1), jnp.zeros((), chances.dtype)
     (law, reached), _ = jax.lax.scan(step, varying_like(start, chances), chances)
     return jnp.where(reached < 0.5, reached, 1 - law.sum())
-
-
-# ---- Theorem 3 (random selection leaks everything after N rounds) and Appendix C (how many
-# cohorts).
-#
-# Source: Multi-RoundSecAgg (AAAI version), Appendix H.1, eq. (31) and (32), and Appendix C,
-# eq. (29) and (30). Python integers and float64.
-
-RandomScheme = Literal["bernoulli", "uniform"]
-
-
-def full_rank_probability_bound(
-    num_clients: int,
-    cohort_size: int,
-    scheme: RandomScheme = "bernoulli",
-    rate_constant: float | None = None,
-) -> float:
-    """Return Theorem 3's lower bound on the chance that N rounds reveal every client.
-
-    That is, that the N x N participation matrix is invertible, when rounds are independent:
-
-        "bernoulli": each client joins with chance t = K/N:
-            1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 - t)^2)^N, eq. (32) with o(1) = 0;
-        "uniform": K of N, uniformly: 1 - 2 exp(-c' N), eq. (31). The theorem says only that some
-            c' > 0 exists, so it has no numeric value: c' must be given.
-
-    The terms of (32) are the chances of a zero row or column, and of two equal ones; it is
-    asymptotic, but within one standard error of simulations for the paper's sizes (docs/errata.md).
-
-    Args:
-        num_clients: N >= 1, and as many rounds.
-        cohort_size: K, mean number of clients a round, from 1 to N.
-        scheme: "bernoulli" or "uniform".
-        rate_constant: c' > 0, for "uniform" only.
-
-    Returns:
-        The bound in [0, 1]; 0 where the formula is negative and says nothing.
-
-    Raises:
-        ConfigurationError: If a size is wrong, the scheme unknown, or c' missing, not positive,
-            or given for "bernoulli".
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> round(mj.selection.full_rank_probability_bound(40, 8), 9)
-        0.989054659
-
-    Source: Multi-RoundSecAgg, Theorem 3; (32) after Jain, Sah, Sawhney (2020), (31) after Tran
-        (2020).
-    """
-    n, k, _ = check_sizes(num_clients, cohort_size)
-    check_known(scheme, "scheme", typing.get_args(RandomScheme), "a known scheme")
-    if scheme == "bernoulli":
-        require(rate_constant is None, "rate_constant", 'must be None for "bernoulli"')
-        t = k / n
-        zero = 0.0 if k == n else 2.0 * n * math.exp(n * math.log1p(-t))
-        equal = n * (n - 1) * math.exp(n * math.log(t * t + (1.0 - t) ** 2))
-        return max(0.0, 1.0 - zero - equal)
-    rule = 'must be given for "uniform": eq. (31) has an unknown constant c\''
-    require(rate_constant is not None, "rate_constant", rule)
-    rule, kind = "must be positive and finite", "must be a number"
-    constant = check_number(rate_constant, "rate_constant", rule, POSITIVE, kind=kind)
-    return max(0.0, -2.0 * math.expm1(-constant * n) - 1.0)
-
-
-def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -> int:
-    """Return how many distinct cohorts of K any scheme with privacy T can use, at most.
-
-    Privacy T means that the distinct non-zero columns of the family's matrix occur T times or
-    more: D <= N/T groups of clients who only move together. A cohort is a set of s groups that
-    hold K clients; K >= s T, and the D - s others hold at most N - K >= (D - s) T. Cohorts have
-    equal weight, so none contains another, and by the inequality of Lubell, Yamamoto and Meshalkin
-    there are at most max over s of C(D, s). With T dividing K and N this is C(N/T, K/T), the
-    family of `batch_partitioning`: no scheme offers more choice.
-
-    Args:
-        num_clients: N >= 1.
-        cohort_size: K, from 1 to N.
-        privacy_target: T, from 1 to K; need not divide anything.
-
-    Returns:
-        The bound as a Python integer, at least 1; `family_size` attains it where T divides K and N.
-
-    Raises:
-        ConfigurationError: If a size is not a positive integer, or T <= K <= N does not hold.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> mj.selection.family_size_bound(120, 12, 3) == mj.selection.family_size(120, 12, 3)
-        True
-
-    Cost: K/T binomials where T does not divide both, one where it does.
-
-    Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups each; rows
-        may use different numbers of groups, hence the inequality (docs/errata.md). Its step (ii)
-        asks for E <= D/2; counting the groups left out too makes the bound hold for every K.
-    """
-    n = check_size(num_clients, "num_clients")
-    k = check_size(cohort_size, "cohort_size")
-    t = check_size(privacy_target, "privacy_target")
-    require(k <= n, "cohort_size", "must be at most `num_clients`", k, n)
-    require(t <= k, "privacy_target", "must be at most `cohort_size`", t, k)
-    if n % t == 0 and k % t == 0:
-        return family_size(n, k, t)
-    inside, outside = k // t, (n - k) // t
-    sizes = ((chosen, min(outside, n // t - chosen)) for chosen in range(1, inside + 1))
-    return max(math.comb(chosen + others, chosen) for chosen, others in sizes)

@@ -105,7 +105,6 @@ def test_expansion_is_the_papers(number, levels, factor):
     """Section VI-A: sums of all 2^14 clients, and of two subgroups of seven."""
     times = hetero.costs.communication_times(homogeneous(levels, 3, number), np.ones(number))
     assert set(times.expansion.tolist()) == {factor}
-    assert hetero.costs.expansion_factor(levels, number) == factor
 
 
 def test_levels_by_rate_keep_every_group_within_the_slowest():

@@ -1,6 +1,5 @@
 """Quantization errors: misuse, the paper's numbers, closed forms against counting, simulation."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -52,11 +51,6 @@ def counted(matrix, levels, sizes, dim):
          "`value_range` must be finite with r1 < r2"),
         (lambda: hetero.quantization_error_bound(CHAIN, [2, 4, 8], 2, 6, (0.0, math.nan)),
          "`value_range` must be finite"),
-        (lambda: hetero.scheme_error_bound("sc", LEVELS, 4, 7), "`dim` must be a multiple of the"),
-        (lambda: hetero.scheme_error_bound("sb", LEVELS, 4, 5), "`scheme` must be a known scheme"),
-        (lambda: hetero.scheme_error_bound("hc", LEVELS, 4, 5), "`hybrid_threshold` must be given"),
-        (lambda: hetero.scheme_error_bound("sc", LEVELS, 4, 5, subgroups=[1, 2]),
-         "`subgroups` must be one number for each group; got 2 and 5"),
     ],
 )  # fmt: skip
 def test_misuse_of_bounds_names_argument_rule_and_value(call, message):
@@ -88,56 +82,11 @@ def test_the_bounds_of_experiment_1_to_all_digits():
         ("hc", 3): 967.3004424059186,
     }
     for (scheme, threshold), value in wanted.items():
-        closed = hetero.scheme_error_bound(scheme, LEVELS, 4, DIM, hybrid_threshold=threshold)
         matrix = hetero.segment_matrix(scheme, 5, threshold)
-        assert closed == hetero.quantization_error_bound(matrix, LEVELS, 4, DIM) == value
+        assert hetero.quantization_error_bound(matrix, LEVELS, 4, DIM) == value
     assert hetero.quantization_error_bound([[-1]], [2], 20, DIM) == 2490.125
     one = hetero.quantization_error_bound([[-1]], [12], 20, DIM)
     assert one == pytest.approx(20.579545454545, rel=1e-13)
-
-
-def test_equations_12_to_14_as_they_are_printed():
-    for size in range(2, 8):
-        n, m, total = 3, 2 * size, 3 * size
-        levels = [2 + 3 * group for group in range(size)]
-        error = [Fraction(1, (level - 1) ** 2) for level in levels]
-        factor = Fraction(m * n, 4 * total**2 * size)
-        sc = (size + 2) * error[0] + (size - 2) * error[-1] + size * sum(error[1:-1])
-        mc = sum((2 * (size - g) - 1) * error[g] for g in range(size))
-        assert hetero.scheme_error_bound("sc", levels, n, m) == float(factor * sc)
-        assert hetero.scheme_error_bound("mc", levels, n, m) == float(factor * mc)
-        for t in range(1, size):
-            g_t = size - t - 1
-            hc = (t + 2) * error[g_t] + t * error[-1]
-            hc += sum((2 * (size - g) - 1) * error[g] for g in range(g_t))
-            hc += sum((t + 1) * error[g] for g in range(g_t + 1, size - 1))
-            bound = hetero.scheme_error_bound("hc", levels, n, m, hybrid_threshold=t)
-            assert bound == float(factor * hc)
-
-
-def test_equations_16_to_18_count_what_the_matrices_say():
-    wrong = compared = 0
-    for groups in range(1, 4):
-        for parts in itertools.product(range(1, 5 - groups // 3), repeat=groups):
-            total = sum(parts)
-            levels = [2 + group * (group + 1) for group in range(groups)]
-            columns = [level for level, part in zip(levels, parts, strict=True)
-                       for _ in range(part)]  # fmt: skip
-            cases = [("sc", None), ("mc", None), *(("hc", t) for t in range(1, total))]
-            for scheme, threshold in cases if total > 1 else []:
-                closed = [
-                    hetero.scheme_error_bound(
-                        scheme, levels, 2, 3 * total, subgroups=parts, hybrid_threshold=threshold,
-                        as_printed=as_printed,
-                    ) for as_printed in (False, True)
-                ]  # fmt: skip
-                matrix = hetero.segment_matrix_plus(scheme, parts, threshold)
-                truth = counted(matrix, columns, [2] * total, 3 * total)
-                assert closed[0] == truth, (scheme, parts, threshold)
-                in_last = scheme == "hc" and total - threshold - 1 >= total - parts[-1]
-                assert (closed[1] != truth) == in_last, (scheme, parts, threshold)
-                wrong, compared = wrong + in_last, compared + 1
-    assert (wrong, compared) == (57, 297)
 
 
 @settings(max_examples=30, deadline=None)

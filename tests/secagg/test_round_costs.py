@@ -21,12 +21,6 @@ from mrsa_jax.secagg import (
     fedavg_costs,
     round_costs,
 )
-from mrsa_jax.secagg.costs import (
-    ccesa_bandwidth_bits,
-    secagg_bandwidth_bits,
-    turbo_aggregate_bandwidth_bits,
-    wire_terms,
-)
 
 ALL = np.ones((5, 3), bool)
 
@@ -66,10 +60,6 @@ def _complete(n: int) -> np.ndarray:
             "`step_dropout_rate` must lie in",
         ),
         (lambda: fedavg_costs(0, 1, 16), "`num_clients` must be at least 1"),
-        (lambda: ccesa_bandwidth_bits(-1), "`degree` must be at least 0; got -1"),
-        (lambda: ccesa_bandwidth_bits(1, key_bits=math.nan), "`key_bits` must be at least 0"),
-        (lambda: wire_terms(-2), "`degree` must be at least 0"),
-        (lambda: turbo_aggregate_bandwidth_bits(10, 5, 32, 0), "`num_groups` must be at least 1"),
     ],
 )
 def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
@@ -362,31 +352,3 @@ def test_fedavg_sends_residues_alone() -> None:
     assert plain.bytes_up.tolist() == [[0] * 4, [0] * 4, [math.ceil(7 * 6 / 8)] * 4, [0] * 4]
     assert not plain.bytes_down.any()
     assert not plain.client.prg_words.any()
-
-
-def test_the_papers_bandwidths() -> None:
-    """Verified: E|Adj| = (n - 1) p* at q = 0, printed p*; ratios .638, .412, .333, .249."""
-    for n, p, ratio in ((100, 0.6362, 0.638), (300, 0.4109, 0.412), (500, 0.3327, 0.333)):
-        own = ccesa_bandwidth_bits((n - 1) * p) / secagg_bandwidth_bits(n)
-        assert own == pytest.approx(ratio, abs=5e-4)
-    assert secagg_bandwidth_bits(100) == 178176
-    assert ccesa_bandwidth_bits(99 * 0.6362) == pytest.approx(113639.5, abs=20)  # p* to 4 digits
-    for n in (2, 57, 1000):
-        assert (
-            ccesa_bandwidth_bits(n - 1)
-            == secagg_bandwidth_bits(n)
-            == 2 * n * 256 + (5 * n - 4) * 256
-        )
-    assert turbo_aggregate_bandwidth_bits(100, 10**6, 32, 10) == 1.28e9
-
-
-@pytest.mark.parametrize("degree", [1, 4, 12])
-def test_the_wires_terms_add_up_to_what_is_sent(degree: int) -> None:
-    n = degree + 1
-    costs = round_costs(_complete(n), np.ones((5, n), bool), 2, dim=8, modulus=2**16)
-    sent = int(costs.bytes_up[:, 0].sum() + costs.bytes_down[:, 0].sum()) - 16
-    terms = wire_terms(degree)
-    assert sum(terms.values()) == sent
-    paper = terms["public keys"] + terms["shares"]
-    assert 8 * paper == 2 * (degree + 1) * 256 + (5 * degree + 1) * 256
-    assert 1 < sent / paper < 2

@@ -1,9 +1,3 @@
-from ._bandwidth import (
-    ccesa_bandwidth_bits as ccesa_bandwidth_bits,
-    secagg_bandwidth_bits as secagg_bandwidth_bits,
-    turbo_aggregate_bandwidth_bits as turbo_aggregate_bandwidth_bits,
-    wire_terms as wire_terms,
-)
 from ._latency import (
     LatencyModel as LatencyModel,
     OperationSeconds as OperationSeconds,

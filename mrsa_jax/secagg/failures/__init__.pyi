@@ -3,9 +3,7 @@ from ._monte_carlo import FailureRates as FailureRates
 from ._rare import RareRate as RareRate
 from ._theory import (
     private_connection_threshold as private_connection_threshold,
-    proposition1_bound as proposition1_bound,
     reliable_connection_threshold as reliable_connection_threshold,
-    share_threshold_real as share_threshold_real,
 )
 from ._theory_exact import (
     exact_reliability_union_bound as exact_reliability_union_bound,

@@ -197,7 +197,7 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
 
     t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a client's
     neighbours for one kind of share and the rest for the other then fails for every client,
-    but for a chance of `proposition1_bound`.
+    but for a chance of n / (n - 1)^2 (Proposition 1).
 
     Args:
         n: Clients, at least 2.
@@ -215,41 +215,11 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
         (198, 21)
 
     Source: CCESA, Remark 4, with its ceiling. "P_e^(r) below 1e-2" in the text on Fig. 3 fails
-    at n = 100 with it and holds without (`share_threshold_real`, docs/errata.md).
+    at n = 100 with it and holds without (docs/errata.md).
     """
-    return math.ceil(_remark_4(n, p))
-
-
-def share_threshold_real(n: int | np.integer, p: ArrayLike) -> float:
-    """Return Remark 4's t before it is rounded up, as `reliability_bound` accepts it.
-
-    Fig. 3 of the paper was most likely drawn with this value: with it Theorem 5 stays below
-    1e-2 at n = 100, as the text says.
-
-    Args:
-        n: Clients, at least 2.
-        p: Chance of an edge, in [0, 1].
-
-    Returns:
-        t as a real number; `share_threshold` is its ceiling.
-
-    Raises:
-        ConfigurationError: As `share_threshold`.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> round(mj.secagg.failures.share_threshold_real(100, 0.6362), 2)
-        42.66
-
-    Source: CCESA, Proposition 1 and Remark 4.
-    """
-    return _remark_4(n, p)
-
-
-def _remark_4(n: Any, p: Any) -> float:
     n = check_integer(n, "n", 2)
-    p = check_chance(p, "p")
-    return ((n - 1) * p + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
+    edges = check_chance(p, "p")
+    return math.ceil(((n - 1) * edges + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0)
 
 
 def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike) -> float:
@@ -273,12 +243,9 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
-        >>> import mrsa_jax as mj
         >>> import math
-        >>> failures = mj.secagg.failures
-        >>> bound = mj.secagg.reliability_bound(
-        ...     100, 0.6362, 0.0, failures.share_threshold_real(100, 0.6362)
-        ... )
+        >>> import mrsa_jax as mj
+        >>> bound = mj.secagg.reliability_bound(100, 0.6362, 0.0, 42.66)  # Remark 4's t
         >>> round(math.exp(bound), 4)
         0.0079
         >>> mj.secagg.reliability_bound(100, 0.3, 0.026, 51)  # outside the domain
@@ -364,30 +331,3 @@ def _log_cuts(m: int, log_missing: float, factorials: np.ndarray) -> float:
     sides = np.arange(1, m // 2 + 1)
     ways = factorials[m] - factorials[sides] - factorials[m - sides]
     return log_sum(ways + (sides * (m - sides)).astype(np.float64) * log_missing)
-
-
-def proposition1_bound(n: int | np.integer) -> float:
-    """Return the log of Proposition 1's bound on the chance of a successful unmasking attack.
-
-    n / (n-1)^2, for thresholds of Remark 4 or above. `unmasking_bound` has the exact binomial
-    tail for any threshold.
-
-    Args:
-        n: Clients, at least 2.
-
-    Returns:
-        Natural logarithm, at most 0.0 (n = 2 gives 2, so 0.0).
-
-    Raises:
-        ConfigurationError: If n is below 2 or no integer.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import math
-        >>> round(math.exp(mj.secagg.failures.proposition1_bound(101)), 6)
-        0.0101
-
-    Source: CCESA, Proposition 1 and its proof (Hoeffding).
-    """
-    n = check_integer(n, "n", 2)
-    return min(0.0, math.log(n) - 2.0 * math.log(n - 1))

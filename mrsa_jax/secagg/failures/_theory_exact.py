@@ -137,11 +137,12 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
+        >>> import math
         >>> import mrsa_jax as mj
         >>> failures = mj.secagg.failures
         >>> n, p = 100, 0.6362
         >>> t = mj.secagg.share_threshold(n, p)
-        >>> failures.unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(n)
+        >>> math.exp(failures.unmasking_bound(n, p, t)) < n / (n - 1) ** 2  # Proposition 1
         True
         >>> failures.unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
         -inf

@@ -52,9 +52,24 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
     return p, step_rate(total), secagg.share_threshold(n, p)
 
 
+def real_threshold(n: int, p: float) -> float:
+    """Return Remark 4's t before it is rounded up."""
+    return ((n - 1) * p + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
+
+
+def bandwidth_bits(degree: float | int) -> float:
+    """Return B_CCESA, the bits that a client moves beyond FedAvg's residues, with nobody lost.
+
+    B_CCESA = 2 (|Adj| + 1) a_K + (5 |Adj| + 1) a_S at a_K = a_S = 256 (Appendix D.1): two public
+    keys up and 2 |Adj| down, 2 |Adj| shares up and down, |Adj| + 1 shares up to unmask. SecAgg's
+    B_SA is that of |Adj| = n - 1.
+    """
+    return float(2 * (degree + 1) * 256 + (5 * degree + 1) * 256)
+
+
 def bandwidth_share(n: int, p: float) -> float:
     """Return CCESA's additional bandwidth over SecAgg's, by Appendix D.1's count."""
-    return secagg.costs.ccesa_bandwidth_bits((n - 1) * p) / secagg.costs.secagg_bandwidth_bits(n)
+    return bandwidth_bits((n - 1) * p) / bandwidth_bits(n - 1)
 
 
 def error_bounds(context: Context) -> Found:
@@ -66,9 +81,7 @@ def error_bounds(context: Context) -> Found:
         words = {"q_total": total, "n": n, "p": p, "t": t}
         bounds = {
             "P_r, t rounded up": secagg.reliability_bound(n, p, q, t),
-            "P_r, real t": secagg.reliability_bound(
-                n, p, q, secagg.failures.share_threshold_real(n, p)
-            ),
+            "P_r, real t": secagg.reliability_bound(n, p, q, real_threshold(n, p)),
             "P_r, exact union bound": secagg.failures.exact_reliability_union_bound(n, p, q, t),
             "P_p": secagg.privacy_bound(n, p, q),
         }
@@ -163,10 +176,8 @@ def unmasking(context: Context) -> Found:
     rows = []
     for total, n in itertools.product(TOTALS, SIZES):
         p, _, t = thresholds_of(n, total)
-        exact, bound = (
-            secagg.failures.unmasking_bound(n, p, t),
-            secagg.failures.proposition1_bound(n),
-        )
+        exact = secagg.failures.unmasking_bound(n, p, t)
+        bound = min(0.0, math.log(n) - 2.0 * math.log(n - 1))  # Hoeffding: n / (n - 1)^2
         chances = {"exact": math.exp(exact), "bound": math.exp(bound)}
         rows.append({"q_total": total, "n": n, "p": p, "t": t} | chances)
     data = rows_to_frame(rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,95 @@ def error_bounds(context: Context) -> Found:
     )  # fmt: skip
 
 
+def scheme_error_bound(
+    scheme: str,
+    levels: Sequence[int],
+    group_size: int,
+    dim: int,
+    *,
+    subgroups: Sequence[int] | None = None,
+    hybrid_threshold: int = 0,
+    as_printed: bool = False,
+) -> float:
+    """Return the paper's closed forms (12) to (14) and (16) to (18) of the bound, on [0, 1].
+
+    Args:
+        scheme: "sc", "mc" or "hc"; with `subgroups` SC+, MC+ and HC+.
+        levels: K_g of each group, never descending.
+        group_size: Clients of each group, n; of each subgroup, n-bar, with `subgroups`.
+        dim: m, a multiple of the number of segments.
+        subgroups: L_g of each group; one each if None.
+        hybrid_threshold: T of "hc", 1 to Z - 1.
+        as_printed: Keep the first term of (18) where g_T = G - 1, which counts the subgroups of
+            the last group twice.
+
+    Returns:
+        The bound, equal to `quantization_error_bound` of the scheme's matrix. (18) double counts
+        where g_T is the last group, and its d_T is z_T - Z_(g_T - 1) here (docs/errata.md).
+    """
+    parts = [1] * len(levels) if subgroups is None else list(subgroups)
+    segments = sum(parts)
+    if scheme == "sc":
+        counts = _chain_counts(parts)
+    elif scheme == "mc":
+        counts = [_multiple_count(parts, group, own) for group, own in enumerate(parts)]
+    else:
+        counts = _hybrid_counts(parts, hybrid_threshold, as_printed)
+    total = sum(
+        (Fraction(number, (own - 1) ** 2) for number, own in zip(counts, levels, strict=True)),
+        Fraction(0),
+    )
+    return float(total * group_size * (dim // segments) / (4 * (group_size * segments) ** 2))
+
+
+def _chain_counts(parts: list[int]) -> list[int]:
+    """Return how many (subgroup, segment) use each group's quantizer, (16)."""
+    counts = [sum(parts) * part for part in parts]
+    counts[0] += 2
+    counts[-1] -= 2
+    return counts
+
+
+def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
+    """Return what the first subgroups of a group count in MC+, (17)."""
+    before = sum(parts[:group])
+    return sum(2 * (sum(parts) - before - own) - 1 for own in range(subgroups))
+
+
+def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[int]:
+    """Return the counts of (18)."""
+    last = len(parts) - 1
+    first_of_chain = sum(parts) - threshold - 1  # z_T
+    group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)  # g_T
+    own = first_of_chain - sum(parts[:group])  # d_T
+    counts = [_multiple_count(parts, g, parts[g]) for g in range(group)]
+    counts += [part * (threshold + 1) for part in parts[group:]]
+    counts[last] = (parts[last] - 1) * (threshold + 1) + threshold
+    in_group = _multiple_count(parts, group, own) + threshold + 2
+    in_group += (parts[group] - own - 2) * (threshold + 1) + threshold + (group != last)
+    counts[group] = in_group + (counts[last] if as_printed and group == last else 0)
+    return counts
+
+
+def expansion_factor(num_levels: int, num_summed: int, *, rounded: bool = True) -> float:
+    """Return by how much secure sums lengthen quantized updates, Section VI-A.
+
+    log2(|S| (K - 1) + 1) / log2 K bits for each coordinate on the wire against plain bits, keys
+    and shares apart.
+
+    Args:
+        num_levels: K, at least 2.
+        num_summed: |S|, clients that sum together; 2 n-bar bounds the schemes'.
+        rounded: Count whole bits on the wire (ceil of the numerator), as the paper's numbers do;
+            its formula does not.
+
+    Returns:
+        The factor, at least 1.
+    """
+    ring = num_summed * (num_levels - 1) + 1
+    return ((ring - 1).bit_length() if rounded else math.log2(ring)) / math.log2(num_levels)
+
+
 def _share(data: pd.DataFrame) -> str:
     share = data["exact"] / data["bound"]
     low, high = f"{share.min():.3f}", f"{share.max():.3f}"
@@ -126,9 +215,8 @@ def _experiment_1() -> Iterator[Check]:
         counted = _counted(name, _DIM)
         if name in training.SCHEMES:
             scheme, threshold = training.SCHEMES[name]
-            words: Any = {} if threshold is None else {"hybrid_threshold": threshold}
-            closed = hetero.scheme_error_bound(
-                scheme, training.LEVELS, training.GROUP_SIZE, _DIM, **words
+            closed = scheme_error_bound(
+                scheme, training.LEVELS, training.GROUP_SIZE, _DIM, hybrid_threshold=threshold or 0
             )
         else:
             closed = hetero.quantization_error_bound(
@@ -158,10 +246,10 @@ def _closed_forms(context: Context) -> Iterator[Check]:
             columns = np.repeat(levels, parts)  # of one user each; one coordinate a segment
             own_levels = np.where(matrix < 0, columns, columns[np.maximum(matrix, 0)])
             counted = _equation_11(own_levels, [1] * total)
-            words: Any = {"subgroups": parts, "hybrid_threshold": threshold}
+            words: Any = {"subgroups": parts, "hybrid_threshold": threshold or 0}
             is_equal, is_printed = (
                 math.isclose(
-                    hetero.scheme_error_bound(scheme, levels, 1, total, as_printed=own, **words),
+                    scheme_error_bound(scheme, levels, 1, total, as_printed=own, **words),
                     counted, rel_tol=1e-12,
                 ) for own in (False, threshold is not None)
             )  # fmt: skip
@@ -196,14 +284,14 @@ def expansion(context: Context) -> Found:
     )
     checks = []
     for levels, who, summed, paper in printed:
-        whole = hetero.costs.expansion_factor(levels, summed)
-        real = hetero.costs.expansion_factor(levels, summed, rounded=False)
+        whole = expansion_factor(levels, summed)
+        real = expansion_factor(levels, summed, rounded=False)
         name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
         note = f"{real:.6f} by the formula as printed, without whole bits"
         checks.append(compare(name, paper, whole, tolerance=1e-12, note=note))
     rows = [
-        {"K": levels, "summed": 2**power, "factor": hetero.costs.expansion_factor(levels, 2**power),
-         "real bits": hetero.costs.expansion_factor(levels, 2**power, rounded=False)}
+        {"K": levels, "summed": 2**power, "factor": expansion_factor(levels, 2**power),
+         "real bits": expansion_factor(levels, 2**power, rounded=False)}
         for levels in (2, 16, 2**16)
         for power in range(1, 15)
     ]  # fmt: skip

@@ -28,7 +28,6 @@ CALLS = {
     "reliable_connection_threshold": {"n": 100, "q": 0.1},
     "private_connection_threshold": {"n": 100, "q": 0.1},
     "share_threshold": {"n": 100, "p": 0.5},
-    "share_threshold_real": {"n": 100, "p": 0.5},
     "reliability_bound": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
     "exact_reliability_union_bound": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
     "log_reliability_first_moment": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
@@ -36,7 +35,6 @@ CALLS = {
     "log_disconnection_probability": {"n": 100, "p": 0.5, "q": 0.1},
     "isolation_bound": {"n": 100, "p": 0.5, "q": 0.1},
     "unmasking_bound": {"n": 100, "p": 0.5, "t": 10},
-    "proposition1_bound": {"n": 100},
     "whole_blocks_rate": {"num_blocks": 3, "block_size": 4, "threshold": 7, "loss_rate": 0.05},
 }
 WRONG = {
@@ -144,7 +142,7 @@ def test_rounding_the_threshold_up_is_what_breaks_one_in_a_hundred():
     rounded, real = [], []
     for total in TABLE:
         p, q = mj.secagg.connection_probability(100, total), step_rate(total)
-        t = mj.secagg.failures.share_threshold_real(100, p)
+        t = (99 * p + math.sqrt(99 * math.log(99)) + 1.0) / 2.0
         assert math.ceil(t) == mj.secagg.share_threshold(100, p)
         real.append(math.exp(mj.secagg.reliability_bound(100, p, q, t)))
         rounded.append(math.exp(mj.secagg.reliability_bound(100, p, q, math.ceil(t))))
@@ -322,9 +320,8 @@ def test_bounds_are_ordered_at_the_published_settings(total):
         tail = mj.secagg.failures.exact_reliability_union_bound(n, p, q, t)
         assert mj.secagg.failures.log_reliability_first_moment(n, p, q, t) < tail < chernoff
         assert 0.5 < (chernoff - tail) / LOG10 < 1.5  # about a decade
-        assert mj.secagg.failures.unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(
-            n
-        )
+        hoeffding = math.log(n) - 2.0 * math.log(n - 1)  # Proposition 1
+        assert mj.secagg.failures.unmasking_bound(n, p, t) < hoeffding
 
 
 def test_bounds_are_monotone():
@@ -368,7 +365,6 @@ def test_edges_of_the_domain():
     assert secagg.privacy_bound(2, 0.25, 0.0) == 0.0  # b_2 = 1.5
     assert secagg.failures.unmasking_bound(100, 1.0, 50) == 0.0
     assert secagg.failures.unmasking_bound(100, 1.0, 51) == -math.inf
-    assert secagg.failures.proposition1_bound(2) == 0.0
     assert secagg.share_threshold(2, 0.0) == 1
     assert secagg.share_threshold(2, 1.0) == 1
 

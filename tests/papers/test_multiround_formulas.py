@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from collections import Counter
 
 import numpy as np
 import pytest
+from inside import inside
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax import ConfigurationError
-from mrsa_jax.selection import (
-    enumerate_family,
-    family_size,
-    family_size_bound,
-    full_rank_probability_bound,
-)
+from mrsa_jax.selection import enumerate_family, family_size
 
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((4, 5), "`cohort_size` must be at most `num_clients`; got 5 and 4"),
-        ((4, 2, "unifrom"), "did you mean 'uniform'"),
-        ((4, 2, "uniform"), r"`rate_constant` must be given .* eq. \(31\) has an unknown constant"),
-        ((4, 2, "uniform", 0.0), "`rate_constant` must be positive and finite; got 0.0"),
-        ((4, 2, "uniform", math.nan), "`rate_constant` must be positive and finite; got nan"),
-        ((4, 2, "uniform", True), "`rate_constant` must be a number; got True"),
-        ((4, 2, "bernoulli", 0.1), '`rate_constant` must be None for "bernoulli"'),
-    ],
-)
-def test_misuse_of_the_probability(arguments: tuple, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        inspect.unwrap(full_rank_probability_bound)(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((4, 5, 1), "`cohort_size` must be at most `num_clients`; got 5 and 4"),
-        ((6, 2, 3), "`privacy_target` must be at most `cohort_size`; got 3 and 2"),
-        ((6, 2, 0), "`privacy_target` must be at least 1; got 0"),
-        ((6.0, 2, 1), "`num_clients` must be an integer; got 6.0"),
-    ],
-)
-def test_misuse_of_the_family_bound(arguments: tuple, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        inspect.unwrap(family_size_bound)(*arguments)
+family_size_bound = inside("multiround.table1").family_size_bound
+full_rank_probability_bound = inside("multiround.theorem3").full_rank_probability_bound
 
 
 # By another program: (N, K) -> eq. (32) with o(1) = 0
@@ -76,10 +42,6 @@ def test_probability_at_the_edges() -> None:
     assert full_rank_probability_bound(2, 1) == 0.0  # the formula is negative
     assert full_rank_probability_bound(1, 1) == 1.0
     assert full_rank_probability_bound(50, 50) == 0.0  # all rows equal
-    assert full_rank_probability_bound(100, 10, "uniform", 0.05) == pytest.approx(
-        1.0 - 2.0 * math.exp(-5.0), rel=1e-14
-    )
-    assert full_rank_probability_bound(10, 1, "uniform", 0.01) == 0.0
     values = [full_rank_probability_bound(n, n // 10) for n in (60, 80, 120, 200)]
     assert values == sorted(values)
 
