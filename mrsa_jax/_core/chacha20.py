@@ -106,27 +106,6 @@ def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
     return launch("chacha20", kernel, (-(-blocks // TILE),), [words], key, counter, nonce)[0]
 
 
-def keystream_by_kernel(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
-    """Return the first words of one key's and nonce's keystream, uint32[num_words]."""
-    if num_words == 0:
-        return jnp.zeros(0, jnp.uint32)
-
-    def kernel(keys: Any, nonces: Any, starts: Any, out: Any) -> None:
-        tile = pl.program_id(0) * jnp.int32(TILE)
-        blocks = tile + jnp.arange(TILE, dtype=jnp.int32)
-        counters = starts[0] + blocks.astype(jnp.uint32)
-        words = keystream_words(
-            [keys[k] for k in range(8)], counters, [nonces[k] for k in range(3)], (TILE,)
-        )
-        first = tile * jnp.int32(16)
-        here = first + jnp.arange(16 * TILE, dtype=jnp.int32) < jnp.int32(num_words)
-        triton.store(out.at[pl.ds(first, 16 * TILE)], woven(words), mask=here)
-
-    tiles = -(-num_words // (16 * TILE))
-    words = jax.ShapeDtypeStruct((num_words,), jnp.uint32)
-    return launch("keystream", kernel, (tiles,), [words], key, nonce, start[None])[0]
-
-
 def woven(words: Sequence[Array]) -> Array:
     """Return words [TILE] of blocks, 2^k of them, in the order of the stream, block by block.
 

@@ -9,12 +9,11 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Integer, UInt32
 
 from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.chacha20 import keystream_words
-from mrsa_jax._core.device import at_once, chosen_form
+from mrsa_jax._core.device import chosen_form
 from mrsa_watch._base.errors import require
 
 
@@ -51,7 +50,8 @@ def chacha20_columns(
     """
     # the same cipher three times: XLA below, the GPU kernel in `_core.chacha20`, loops in
     # `_core.chacha20_loops`
-    if chosen_form(("xla", "pallas"), key) == "pallas":
+    # beyond 2^31 - 1 words a kernel's 32-bit places would not do
+    if counter.shape[0] < 2**27 and chosen_form(("xla", "pallas"), key) == "pallas":
         from mrsa_jax._core.chacha20 import columns_by_kernel
 
         return columns_by_kernel(key, counter, nonce)
@@ -98,23 +98,10 @@ def keystream(
 
 @functools.partial(jax.jit, static_argnames=("num_words",))
 def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
-    # beyond 2^31 - 1 words a kernel's 32-bit places would not do
-    if num_words < 2**31 and chosen_form(("xla", "pallas"), key) == "pallas":
-        from mrsa_jax._core.chacha20 import keystream_by_kernel
-
-        return keystream_by_kernel(key, nonce, start, num_words)
-    blocks = max(1, -(-num_words // 16))
-    width = min(blocks, at_once("keystream", 64))
-
-    def chunk(first: Array) -> Array:
-        counters = first + jnp.arange(width, dtype=jnp.uint32)
-        words = keystream_words(tuple(key), counters, tuple(nonce), (width,))
-        return jnp.stack(words, axis=1).reshape(-1)
-
-    if blocks == width:
-        return chunk(start)[:num_words]
-    firsts = start + jnp.arange(-(-blocks // width), dtype=jnp.uint32) * jnp.uint32(width)
-    return lax.map(chunk, firsts).reshape(-1)[:num_words]
+    blocks = -(-num_words // 16)
+    keys, nonces = (jnp.broadcast_to(own[:, None], (len(own), blocks)) for own in (key, nonce))
+    counters = start + jnp.arange(blocks, dtype=jnp.uint32)
+    return chacha20_columns(keys, counters, nonces).T.reshape(-1)[:num_words]
 
 
 def _word(value: int | Array) -> Array:
