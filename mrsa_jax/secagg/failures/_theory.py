@@ -243,8 +243,8 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
-        >>> import math
         >>> import mrsa_jax as mj
+        >>> import math
         >>> bound = mj.secagg.reliability_bound(100, 0.6362, 0.0, 42.66)  # Remark 4's t
         >>> round(math.exp(bound), 4)
         0.0079

@@ -137,8 +137,8 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
-        >>> import math
         >>> import mrsa_jax as mj
+        >>> import math
         >>> failures = mj.secagg.failures
         >>> n, p = 100, 0.6362
         >>> t = mj.secagg.share_threshold(n, p)
