@@ -319,7 +319,8 @@ def search(of, limit, depth, task, tasks, found, spent, budget):
     branch = min(2, last)  # vectors of this level are dealt out to the tasks
     fill = groups >= depth and weights[0] == weights[groups - 1] and depth * weights[0] <= limit
     stack = np.empty((last + 1, groups, depth), np.int32)
-    stack[0] = of.small
+    for k in range(groups):
+        assign(stack[0, k], of.small[k], depth)
     chosen = np.full(last + 1, -1, np.int64)
     used = np.zeros(last + 2, np.int64)
     ends = np.full(last + 1, groups, np.int64)  # groups from here on are too heavy

@@ -243,7 +243,8 @@ def search(part, forward, backward, size, scratch, found):
             outcome = _walk(PROBE, part, forward, cut + 1, back - 1, value, weight, room, scratch)
             if outcome == FOUND:
                 found[front] = cut * signs
-                found[front + 1 :] = scratch.chosen[: back - 1]
+                for i in range(1, back):  # a slice's assignment takes seconds to compile
+                    found[front + i] = scratch.chosen[i - 1]
                 _find_front(part, forward, backward, size, scratch, found)
                 return FOUND
         mirrored = places - 1 - cut

@@ -89,7 +89,8 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
     """
     groups, axes = vectors.shape
     stack = np.empty((axes + 1, groups, axes), np.int32)
-    stack[0] = vectors
+    for k in range(groups):
+        assign(stack[0, k], vectors[k], axes)
     chosen = np.zeros(groups + 1, np.int64)
     work = np.zeros(groups + 1, np.int64)
     used = np.zeros(axes + 1, np.int64)
