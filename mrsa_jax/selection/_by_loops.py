@@ -51,11 +51,11 @@ def history_by_loops(
     num_rounds: int,
     num_trials: int,
     first: int,
-) -> Bool[Array, "trials rounds clients"]:
-    """Return who took part in each round."""
+) -> Bool[np.ndarray, "trials rounds clients"]:
+    """Return who took part in each round, on the host."""
     history = np.zeros((num_trials, num_rounds, selector.num_clients), np.bool_)
     _play(key, selector, availability, num_rounds, first, history)
-    return on_device(history)
+    return history
 
 
 def _play(

@@ -151,7 +151,7 @@ def rollout_many(
     over = checked_mesh(mesh)
     if over is None and all(map(runs_loops, keys, *zip(*schemes, strict=True))):
         return np.stack([
-            np.asarray(history_by_loops(key, *scheme, rounds, trials, start))
+            history_by_loops(key, *scheme, rounds, trials, start)
             for key, scheme in zip(keys, schemes, strict=True)
         ])  # fmt: skip
     num_clients = selectors[0].num_clients

@@ -103,7 +103,10 @@ def rollout(
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
-    return _roll(trial_key(as_key(seed), 0), selector, bound, rounds)
+    key = as_key(seed)
+    if runs_loops(key, selector, bound):
+        return on_device(history_by_loops(key, selector, bound, rounds, 1, 0)[0])
+    return _roll(trial_key(key, 0), selector, bound, rounds)
 
 
 def rollout_trials(
@@ -152,7 +155,7 @@ def rollout_trials(
     trials, key = check_size(num_trials, "num_trials"), as_key(seed)
     start = check_integer(first, "first", 0, 2**31 - trials)
     if mesh is None and runs_loops(key, selector, bound):
-        return history_by_loops(key, selector, bound, rounds, trials, start)
+        return on_device(history_by_loops(key, selector, bound, rounds, trials, start))
     return _in_chunks(
         _roll_chunk, key, (selector, bound), rounds, trials, selector.num_clients,
         checked_mesh(mesh), start,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax._core import device as _device
 from mrsa_jax.availability import assign_rates, independent
@@ -87,6 +88,8 @@ def test_a_trial_does_not_depend_on_its_batch(name: str, monkeypatch: pytest.Mon
     many = np.asarray(rollout_trials(6, selector, ONLINE(), 30, 7))
     assert many.shape == (7, 30, 12)
     assert many.dtype == jnp.bool_
+    with mj.use_form("xla"):  # where many may be by compiled loops
+        assert np.array_equal(many[0], rollout(6, selector, ONLINE(), 30))
     assert np.array_equal(many[0], rollout(6, selector, ONLINE(), 30))
     assert np.array_equal(many[:3], rollout_trials(6, selector, ONLINE(), 30, 3))
     limit_work(monkeypatch, "selection", 4 * 24)  # two trials in a chunk
@@ -123,12 +126,14 @@ def test_streamed_metrics_equal_those_of_the_history(
 def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
     def run(seed: int, selector: object, rates: object) -> None:
         online = independent(rates)
-        rollout(seed, selector, online, 9)
+        with mj.use_form("xla"):  # loops compile nothing for sizes either
+            rollout(seed, selector, online, 9)
         rollout_trials(seed, selector, online, 9, 3)
         rollout_metrics(seed, selector, online, 9, 3)
 
     run(0, batch_partitioning(24, 12, 3), [0.1] * 24)
-    jax.block_until_ready(rollout(0, batch_partitioning(24, 12, 3), independent([0.2] * 24), 9))
+    with mj.use_form("xla"):
+        jax.block_until_ready(rollout(0, batch_partitioning(24, 12, 3), independent(0.2), 9))
     with compilations() as compiled:
         run(1, batch_partitioning(24, 12, 3), [0.4] * 24)
         run(2, batch_partitioning(24, 12, 6, "greedy"), [0.3] * 24)
@@ -137,7 +142,7 @@ def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
         run(5, weighted(24, 5), [0.7] * 24)
         run(6, partition(24, 12), [0.1] * 24)
     assert compiled == []
-    with compilations() as compiled:
+    with mj.use_form("xla"), compilations() as compiled:
         rollout(0, batch_partitioning(20, 4, 2), independent(0.1), 9)
     assert compiled != []  # the log is really read
 
