@@ -55,6 +55,27 @@ def test_a_forced_form_runs_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
         _device.chosen_form(("loops", "xla"))
 
 
+@pytest.mark.parametrize(
+    ("count", "tile"), [(5, 2), (7, 3), (6, 4), (6, 3), (4, 9), (1, 3), (3, 1)]
+)
+def test_tiles_are_of_one_size_and_traced_once(count: int, tile: int) -> None:
+    traced: list[object] = []
+
+    def one(item: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        number, key = item
+        traced.append(number)
+        return number * number, jax.random.bits(key)
+
+    keys = jax.random.split(jax.random.key(0), count)
+    numbers = np.arange(count, dtype=np.int32)
+    program = jax.make_jaxpr(lambda own: _device.map_tiles(one, own, tile))((numbers, keys))
+    assert len(traced) == 1
+    assert ("scan" in str(program)) == (count > tile or tile == 1)
+    squares, words = _device.map_tiles(one, (numbers, keys), tile)
+    assert squares.tolist() == [n * n for n in range(count)]
+    assert words.tolist() == [int(jax.random.bits(key)) for key in keys]
+
+
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"`form` must be one of .*; got 'triton'"):
         use_form("triton").__enter__()

@@ -317,12 +317,21 @@ def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
 def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
     """Return `one` of each item along the leading axis of a pytree, `tile` of them at once.
 
-    A tile of one is no batch: its branches are taken, not computed both.
+    A tile of one is no batch: its branches are taken, not computed both. Tiles are of one size, the
+    last one filled up: a smaller one would be the whole program once more, to trace and to compile.
     """
     count = jax.tree.leaves(items)[0].shape[0]
-    if tile >= count > 1:
+    if tile == 1:
+        return lax.map(one, items)
+    tiles = -(-count // tile)
+    if tiles == 1:
         return jax.vmap(one)(items)
-    return lax.map(one, items, batch_size=None if tile == 1 else tile)
+    size = -(-count // tiles)
+    if tiles * size == count:
+        return lax.map(one, items, batch_size=size)
+    places = np.minimum(np.arange(tiles * size), count - 1)
+    found = lax.map(one, jax.tree.map(lambda leaf: leaf[places], items), batch_size=size)
+    return jax.tree.map(lambda leaf: leaf[:count], found)
 
 
 def cores_for(kind: str, count: int) -> int:
