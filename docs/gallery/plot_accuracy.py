@@ -10,5 +10,5 @@ study = mj.study.DemoConfig(
     training=mj.study.TrainingConfig(model="logistic", evaluate_every=4),
 )
 results = mj.study.run(study)
-ax = mj.plotting.plot_accuracy(results)
+ax = mj.plotting.plot_study(results, "accuracy")
 ax.figure.savefig("plot_accuracy.png")

@@ -16,19 +16,7 @@ from ._designs import (
     plot_rounds as plot_rounds,
 )
 from ._saved import save_figure as save_figure, save_study_figures as save_study_figures
-from ._study import (
-    plot_accuracy as plot_accuracy,
-    plot_bits as plot_bits,
-    plot_cardinality as plot_cardinality,
-    plot_drift as plot_drift,
-    plot_epsilon as plot_epsilon,
-    plot_exposure as plot_exposure,
-    plot_fairness as plot_fairness,
-    plot_hidden_among as plot_hidden_among,
-    plot_learning_epsilon as plot_learning_epsilon,
-    plot_privacy as plot_privacy,
-    plot_reconstruction as plot_reconstruction,
-)
+from ._study import plot_study as plot_study
 from ._style import scheme_colour as scheme_colour, style as style
 from .points import (
     plot_accuracy_epsilon as plot_accuracy_epsilon,

@@ -50,7 +50,7 @@ def save_figure(
 
     Args:
         figure: A figure, its axes, or what draws on the axes `ax`, such as
-            `functools.partial(plot_privacy, results)`; that is drawn in the width of `style`.
+            `functools.partial(plot_study, results, "loss")`; that is drawn in the width of `style`.
         path: Where to write, without the formats' endings, in an existing folder.
         formats: Of `"png"`, `"svg"` and `"pdf"`.
         apart: Whether SVG and PDF go into a folder `figures` beside the PNG.

@@ -15,6 +15,7 @@ import numpy as np
 from mrsa_jax.plotting._attacks import errors_chart, errors_line
 from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_jax.plotting.points import QUANTITIES
+from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -262,187 +263,51 @@ FIGURES: Sequence[str] = tuple(_CHARTS)
 """Names of a study's charts, in reading order."""
 
 
-def plot(results: xr.Dataset, name: str, ax: Axes | None) -> Axes:
-    """Draw one of a study's charts."""
-    return draw(_CHARTS[name][1](results), ax=ax)
+def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> Axes:
+    """Plot one of the figures of a study, as `save_study_figures` writes it under the same name.
 
+    Lines over trials are means, in bands from 5 % to 95 % of them. The figures:
 
-def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot strong T over rounds, from the first sum on.
+    - `strong_privacy`: strong T over rounds, from the first sum on.
+    - `exposed_clients`: how many clients' own updates the server can solve for, over rounds.
+    - `hidden_among_worst`: as in a sum of how many clients the worst hidden client is, over
+      rounds; thin lines show the median client.
+    - `weak_and_hidden`: weak T beside it, of a random scheme and of one of blocks.
+    - `fairness_gap`: F over rounds.
+    - `aggregation_cardinality`: C over rounds, its expectation as a thin line.
+    - `accuracy`, `loss`: of the global model, at each test.
+    - `epsilon`: over rounds, a band from the clients' mean (thick) to the worst (thin).
+    - `accuracy_epsilon`: accuracy against the epsilon spent until then, the worst client's (thick)
+      and the clients' mean (thin).
+    - `reconstruction_error`: clients' errors in rising order (eq. (35)).
+    - `correlation`: how a client's updates correlate over rounds, beside the fit of a memory.
+    - `bits_worst`: bits a coordinate that sums tell of a client's updates, over rounds, from the
+      median client of those who took part (thick) to the worst (thin).
 
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
-        >>> ax = mj.plotting.plot_privacy(found)
-        >>> ax.lines[0].get_ydata().tolist()
-        [2.0, 2.0, 2.0]
-    """
-    return plot(results, "strong_privacy", ax)
+    Args:
+        results: Data set of a study that has what the figure shows: one that trains, with noise
+            for epsilons, and that measures how updates drift for the last two.
+        figure: Which of them.
+        ax: Where to draw; a figure of its own when None.
 
-
-def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot how many clients' own updates the server can solve for, over rounds.
+    Raises:
+        ConfigurationError: If there is no such figure, or the study has not what it shows.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> found = mj.study.from_histories({"Random": [[1, 1, 0], [0, 1, 1], [0, 1, 0]]})
-        >>> ax = mj.plotting.plot_exposure(found)
+        >>> ax = mj.plotting.plot_study(found, "exposed_clients")
         >>> ax.lines[0].get_ydata().tolist()
         [0.0, 0.0, 3.0]
-    """
-    return plot(results, "exposed_clients", ax)
-
-
-def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the fairness gap F over rounds.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
-        >>> ax = mj.plotting.plot_fairness(found)
-        >>> [round(gap, 3) for gap in ax.lines[0].get_ydata().tolist()]
-        [1.0, 0.0, 0.333]
-    """
-    return plot(results, "fairness_gap", ax)
-
-
-def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the aggregation cardinality C over rounds, its expectation as a thin line.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
-        >>> ax = mj.plotting.plot_cardinality(found)
-        >>> ax.lines[0].get_ydata().tolist()
-        [2.0, 2.0, 2.0]
-    """
-    return plot(results, "aggregation_cardinality", ax)
-
-
-def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the test accuracy of the global model over rounds.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import xarray as xr
-        >>> rows = {"accuracy": (("scheme", "evaluation"), [[0.25, 0.5]])}
-        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
-        >>> mj.plotting.plot_accuracy(found).lines[0].get_ydata().tolist()  # in percent
-        [25.0, 50.0]
-    """
-    return plot(results, "accuracy", ax)
-
-
-def plot_hidden_among(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot as in a sum of how many clients the worst hidden client is, over rounds.
-
-    Thin lines show the median client (a mean over trials).
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> found = mj.study.from_histories({"Blocks": [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]})
-        >>> ax = mj.plotting.plot_hidden_among(found)
-        >>> ax.lines[0].get_ydata().round(6).tolist()
-        [2.0, 2.0, 2.0]
-    """
-    return plot(results, "hidden_among_worst", ax)
-
-
-def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot clients' reconstruction errors in rising order, by scheme (eq. (35)).
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import xarray as xr
-        >>> rows = {"reconstruction_error": (("scheme", "client"), [[1.0, 0.01, 0.5]])}
-        >>> found = xr.Dataset(rows, {"scheme": ["Random"]})
-        >>> mj.plotting.plot_reconstruction(found).lines[0].get_ydata().tolist()
-        [0.01, 0.5, 1.0]
-    """
-    return plot(results, "reconstruction_error", ax)
-
-
-def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot clients' epsilon over rounds: a band from their mean (thick) to the worst (thin).
-
-    Args:
-        results: Data set of a study that trains with noise.
-        ax: Where to draw; a figure of its own when None.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import xarray as xr
+        >>> import xarray as xr  # a study that trains has epsilons, say
         >>> axes = ("scheme", "evaluation")
         >>> rows = {"epsilon_mean": (axes, [[1.0, 2.0]]), "epsilon_worst": (axes, [[2.0, 4.0]])}
         >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
-        >>> mean, worst = mj.plotting.plot_epsilon(found).lines
+        >>> mean, worst = mj.plotting.plot_study(found, "epsilon").lines
         >>> mean.get_ydata().tolist(), worst.get_ydata().tolist()
         ([1.0, 2.0], [2.0, 4.0])
     """
-    return plot(results, "epsilon", ax)
-
-
-def plot_learning_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot test accuracy against the epsilon spent until then, a curve a scheme.
-
-    The thick line is against the worst client's epsilon, the thin one against the clients' mean.
-
-    Args:
-        results: As of `plot_epsilon`.
-        ax: Where to draw; a figure of its own when None.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import xarray as xr
-        >>> axes = ("scheme", "evaluation")
-        >>> rows = {"epsilon_mean": (axes, [[1.0, 2.0]]), "epsilon_worst": (axes, [[2.0, 4.0]])}
-        >>> rows["accuracy"] = (axes, [[0.25, 0.5]])
-        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
-        >>> at_worst, at_mean = mj.plotting.plot_learning_epsilon(found).lines
-        >>> at_worst.get_xdata().tolist(), at_worst.get_ydata().tolist()
-        ([2.0, 4.0], [25.0, 50.0])
-    """
-    return plot(results, "accuracy_epsilon", ax)
-
-
-def plot_drift(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot how a client's updates correlate over rounds, beside the fit of a memory.
-
-    Args:
-        results: Data set of a study that measured the drift of updates.
-        ax: Where to draw; a figure of its own when None.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import xarray as xr
-        >>> axes = ("scheme", "lag")
-        >>> rows = {"correlation": (axes, [[0.5, 0.3]]), "correlation_pairs": (axes, [[50, 40]])}
-        >>> rows |= {"update_memory": ("scheme", [0.5]), "update_lasting": ("scheme", [1.0])}
-        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "lag": [1, 2]})
-        >>> measured, fitted = mj.plotting.plot_drift(found).lines
-        >>> fitted.get_ydata().tolist()
-        [0.5, 0.25]
-    """
-    return plot(results, "correlation", ax)
-
-
-def plot_bits(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot the bits a coordinate that sums tell of a client's updates, over rounds.
-
-    The line is the median client of those who took part, and the band reaches to the worst.
-
-    Args:
-        results: As of `plot_drift`.
-        ax: Where to draw; a figure of its own when None.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import xarray as xr
-        >>> axes = ("scheme", "rounds_done")
-        >>> rows = {"bits_median": (axes, [[0.5, 0.75]]), "bits_worst": (axes, [[1.0, 1.5]])}
-        >>> found = xr.Dataset(rows, {"scheme": ["Random"], "rounds_done": [10, 20]})
-        >>> median, worst = mj.plotting.plot_bits(found).lines
-        >>> worst.get_ydata().tolist()
-        [1.0, 1.5]
-    """
-    return plot(results, "bits_worst", ax)
+    check_known(figure, "figure", _CHARTS, "a figure of studies")
+    needed, make = _CHARTS[figure]
+    require(needed in results, "figure", f"must be of a study with {needed}", figure)
+    return draw(make(results), ax=ax)

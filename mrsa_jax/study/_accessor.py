@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,15 +139,13 @@ class StudyAccessor:
             ax: Where to draw; a figure of its own when None.
             **axes: `x` and `hue` of a sweep, as of `plot`.
         """
-        return self._curves("strong_privacy", plotting.plot_privacy, ax, axes)
+        return self._curves("strong_privacy", ax, axes)
 
-    def _curves(
-        self, variable: str, over_rounds: Callable[..., Axes], ax: Axes | None, axes: dict[str, str]
-    ) -> Axes:
+    def _curves(self, variable: str, ax: Axes | None, axes: dict[str, str]) -> Axes:
         if self.is_sweep:
             return self.plot(variable, ax=ax, **axes)
         require(not axes, "axes", "must be left out but for sweeps", sorted(axes))
-        return over_rounds(self._checked(), ax=ax)
+        return plotting.plot_study(self._checked(), variable, ax=ax)
 
     def plot_accuracy(self, *, ax: Axes | None = None, **axes: str) -> Axes:
         """Plot test accuracy: over rounds for a study, over its axes for a sweep.
@@ -163,7 +160,7 @@ class StudyAccessor:
         results = self._checked()
         require("accuracy" in results, "results", "must be of a study that trains",
                 str(results.attrs.get("command", "no training")))  # fmt: skip
-        return self._curves("accuracy", plotting.plot_accuracy, ax, axes)
+        return self._curves("accuracy", ax, axes)
 
     def plot(
         self, variable: str, *, x: str | None = None, hue: str | None = None, ax: Axes | None = None

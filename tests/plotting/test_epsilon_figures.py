@@ -27,7 +27,8 @@ def results() -> xr.Dataset:
 
 
 def test_epsilon_over_rounds_and_accuracy_against_it(results: xr.Dataset) -> None:
-    spent, learnt = plotting.plot_epsilon(results), plotting.plot_learning_epsilon(results)
+    figures = ("epsilon", "accuracy_epsilon")
+    spent, learnt = (plotting.plot_study(results, name) for name in figures)
     for k, label in enumerate(SCHEMES):
         own = results.isel(scheme=k)
         mean, worst = spent.get_lines()[2 * k : 2 * k + 2]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from mrsa_jax import ConfigurationError, plotting
 from mrsa_jax.plotting._saved import Ahead
-from mrsa_jax.plotting._study import plot, study_charts
+from mrsa_jax.plotting._study import study_charts
 from mrsa_jax.plotting.chart import interleave
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
@@ -46,19 +46,19 @@ def _results(trials: int | None) -> xr.Dataset:
 
 
 @pytest.mark.parametrize(
-    ("plot", "variable"),
+    "variable",
     [
-        (plotting.plot_privacy, "strong_privacy"),
-        (plotting.plot_hidden_among, "hidden_among_worst"),
-        (plotting.plot_exposure, "exposed_clients"),
-        (plotting.plot_fairness, "fairness_gap"),
-        (plotting.plot_cardinality, "aggregation_cardinality"),
-        (plotting.plot_accuracy, "accuracy"),
+        "strong_privacy",
+        "hidden_among_worst",
+        "exposed_clients",
+        "fairness_gap",
+        "aggregation_cardinality",
+        "accuracy",
     ],
 )
-def test_curves_are_the_data(plot: object, variable: str) -> None:
+def test_curves_are_the_data(variable: str) -> None:
     results = _results(None)
-    ax = plot(results)  # type: ignore[operator]
+    ax = plotting.plot_study(results, variable)
     lines = {line.get_label(): line for line in ax.get_lines()}
     for label in SCHEMES:
         shown = np.asarray(lines[label].get_ydata(), float)
@@ -76,7 +76,7 @@ def test_curves_are_the_data(plot: object, variable: str) -> None:
 
 def test_trials_become_a_mean_and_a_band() -> None:
     results = _results(5)
-    ax = plotting.plot_fairness(results)
+    ax = plotting.plot_study(results, "fairness_gap")
     line = next(line for line in ax.get_lines() if line.get_label() == "Random")
     wanted = results["fairness_gap"].sel(scheme="Random").values.mean(0)
     np.testing.assert_allclose(np.asarray(line.get_ydata(), float), wanted)
@@ -106,7 +106,7 @@ def test_curves_on_one_another_are_dashed_in_turn() -> None:
 
 def test_the_reconstruction_figure_has_every_client_in_the_order_of_the_errors() -> None:
     results = _results(None)
-    ax = plotting.plot_reconstruction(results)
+    ax = plotting.plot_study(results, "reconstruction_error")
     for label, line in zip(SCHEMES, ax.get_lines(), strict=False):
         errors = results["reconstruction_error"].sel(scheme=label).values
         np.testing.assert_array_equal(line.get_ydata(), np.sort(errors))
@@ -174,7 +174,7 @@ def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathl
             np.testing.assert_array_equal(data[f"{label} {name}"], wanted[place])
         hidden = results["hidden_among_worst"].sel(scheme=label)
         np.testing.assert_allclose(data[f"{label} worst hidden among"], hidden)
-    ax = plot(results, "weak_and_hidden", None)
+    ax = plotting.plot_study(results, "weak_and_hidden")
     lines = {line.get_label(): np.asarray(line.get_ydata(), float) for line in ax.get_lines()}
     np.testing.assert_array_equal(lines["Random, weak T at least"], lower[1])
     np.testing.assert_array_equal(lines["Random, weak T at most"], upper[1])
@@ -185,7 +185,7 @@ def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathl
     )
     plt.close("all")
     alone = results.isel(scheme=[1])  # nothing to set it against
-    assert len(plot(alone, "weak_and_hidden", None).get_lines()) == 4  # and the level of 1
+    assert len(plotting.plot_study(alone, "weak_and_hidden").get_lines()) == 4  # and the level of 1
     plt.close("all")
 
 
@@ -202,7 +202,7 @@ def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> No
     results = _results(trials)
     exposed = xr.zeros_like(results["exposed_clients"])
     exposed[..., -1] = most
-    ax = plotting.plot_exposure(results.assign(exposed_clients=exposed))
+    ax = plotting.plot_study(results.assign(exposed_clients=exposed), "exposed_clients")
     low, high = ax.get_ylim()
     assert high >= max(most, 1)
     assert -0.05 * high <= low <= 0

@@ -24,7 +24,6 @@ from matplotlib.text import Text
 
 from mrsa_jax import ConfigurationError, plotting
 from mrsa_jax.plotting._names import spread
-from mrsa_jax.plotting._study import plot
 
 WIDTHS = {"single": 3.5, "double": 7.16}
 OWN = "_my $chem$ <e>"
@@ -108,9 +107,6 @@ POLICIES = types.SimpleNamespace(
 PLOTS: dict[str, Callable[..., Any]] = {
     name: functools.partial(getattr(plotting, f"plot_{name}"), *given)
     for name, *given in (
-        *((name, STUDY) for name in ("privacy", "exposure", "fairness", "cardinality", "accuracy",
-                                     "reconstruction", "hidden_among", "epsilon",
-                                     "learning_epsilon", "bits", "drift")),
         ("designs", PROMISES), ("audit_exposure", LOG), ("audit_privacy", LOG),
         ("amplification", COSTS), ("roc", RATES), ("policies", POLICIES),
         ("accuracy_epsilon", POINTS), ("privacy_cost", POINTS),
@@ -120,9 +116,20 @@ PLOTS: dict[str, Callable[..., Any]] = {
     )
 }  # fmt: skip
 PLOTS |= {
+    name: functools.partial(plotting.plot_study, STUDY, figure)
+    for name, figure in (
+        ("privacy", "strong_privacy"), ("exposure", "exposed_clients"),
+        ("fairness", "fairness_gap"), ("cardinality", "aggregation_cardinality"),
+        ("accuracy", "accuracy"), ("reconstruction", "reconstruction_error"),
+        ("hidden_among", "hidden_among_worst"), ("epsilon", "epsilon"),
+        ("learning_epsilon", "accuracy_epsilon"), ("bits", "bits_worst"),
+        ("drift", "correlation"), ("overstatement", "weak_and_hidden"),
+    )
+}  # fmt: skip
+PLOTS |= {
     "nobody": functools.partial(
-        plotting.plot_exposure, STUDY.assign(exposed_clients=STUDY.exposed_clients * 0)),
-    "overstatement": functools.partial(plot, STUDY, "weak_and_hidden", None),
+        plotting.plot_study, STUDY.assign(exposed_clients=STUDY.exposed_clients * 0),
+        "exposed_clients"),
     "points": functools.partial(
         plotting.plot_points, POINTS, "strong_privacy", x="dropout_rate", hue="scheme"),
     "names": functools.partial(plotting.plot_points, POINTS, "exposed_clients", x="scheme"),
@@ -166,7 +173,7 @@ def _texts(figure: Figure) -> list[Text]:
 
 def test_every_figure_of_the_package_is_here() -> None:
     elsewhere = {"plot_image_grid", "plot_exposure_routes", "plot_participation",
-                 "plot_rounds"}  # fmt: skip
+                 "plot_rounds", "plot_study"}  # fmt: skip
     drawn = {f"plot_{name}" for name in PLOTS} | elsewhere
     assert {name for name in plotting.__all__ if name.startswith("plot_")} <= drawn
 
@@ -316,7 +323,7 @@ def test_very_many_points_are_pixels_in_files_for_print(tmp_path: pathlib.Path) 
     many = xr.Dataset(
         {"reconstruction_error": (("scheme", "client"), errors)}, coords={"scheme": ["Random"]}
     )
-    plot = functools.partial(plotting.plot_reconstruction, many)
+    plot = functools.partial(plotting.plot_study, many, "reconstruction_error")
     svg, pdf = plotting.save_figure(plot, tmp_path / "many", formats=("svg", "pdf"), apart=True)
     assert (svg.parent.name, pdf.parent.name) == ("figures", "figures")
     assert svg.stat().st_size < 600_000

@@ -123,7 +123,7 @@ def test_what_has_no_value_enters_no_mean() -> None:
     assert set(strong.mean("trial").values[~np.isnan(strong).all("trial").values]) == {12.0}
     for name, values in _numbers(results).items():
         assert not (values < 0).any(), name
-    drawn = np.asarray(plotting.plot_privacy(results).get_lines()[0].get_ydata())
+    drawn = np.asarray(plotting.plot_study(results, "strong_privacy").get_lines()[0].get_ydata())
     assert set(drawn[~np.isnan(drawn)]) == {12.0}
 
 

@@ -152,14 +152,14 @@ def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> 
 def test_figures_show_what_was_measured(trained: xr.Dataset) -> None:
     import matplotlib.pyplot as plt
 
-    ax = plotting.plot_drift(trained)
+    ax = plotting.plot_study(trained, "correlation")
     measured, fitted = (line.get_ydata() for line in ax.get_lines())
     is_known = trained["correlation_pairs"].values[0] >= 10
     assert 0 < is_known.sum() < is_known.size  # too few pairs tell nothing
     np.testing.assert_allclose(measured[is_known], trained["correlation"].values[0][is_known])
     assert np.isnan(measured[~is_known]).all()
     np.testing.assert_allclose(fitted, _kernel(trained, np.arange(9))[0, 1:])
-    ax = plotting.plot_bits(trained)
+    ax = plotting.plot_study(trained, "bits_worst")
     median, worst = (line.get_ydata() for line in ax.get_lines())
     np.testing.assert_allclose(median, trained["bits_median"].values[0])
     np.testing.assert_allclose(worst, trained["bits_worst"].values[0])
