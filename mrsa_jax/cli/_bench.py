@@ -227,10 +227,9 @@ def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
         return
     from mrsa_jax.bench._curves import scaling_charts
     from mrsa_jax.plotting import save_figure
-    from mrsa_jax.plotting.chart import draw
 
     for name, chart in scaling_charts(found).items():
-        save_figure(lambda ax, chart=chart: draw(chart, ax=ax), folder / name)
+        save_figure(chart, folder / name)
 
 
 # --- what is printed --------------------------------------------------------------------------

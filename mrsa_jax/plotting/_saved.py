@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import functools
 import os
 import pathlib
 import pickle
@@ -36,7 +35,7 @@ _PIXELS = 300  # an inch, of such artists
 
 
 def save_figure(
-    figure: Figure | Axes | Callable[..., Any],
+    figure: Figure | Axes | Chart | Callable[..., Any],
     path: str | os.PathLike[str],
     *,
     formats: Sequence[str] = FORMATS,
@@ -49,8 +48,9 @@ def save_figure(
     caption (`ax.get_label()`) is in the files' metadata, and the same figure gives the same bytes.
 
     Args:
-        figure: A figure, its axes, or what draws on the axes `ax`, such as
-            `functools.partial(plot_study, results, "loss")`; that is drawn in the width of `style`.
+        figure: A figure, its axes, a `plotting.chart.Chart`, or what draws on the axes `ax`, such
+            as `functools.partial(plot_study, results, "loss")`; the last two are drawn in the width
+            of `style`.
         path: Where to write, without the formats' endings, in an existing folder.
         formats: Of `"png"`, `"svg"` and `"pdf"`.
         apart: Whether SVG and PDF go into a folder `figures` beside the PNG.
@@ -89,7 +89,7 @@ def save_figure(
                 date = {"svg": "Date", "pdf": "CreationDate"}[one]
                 drawn.savefig(place, dpi=_PIXELS, metadata={"Title": told, date: None})
             written.append(place)
-            if callable(figure):
+            if isinstance(figure, Chart) or callable(figure):
                 drawn.set_layout_engine("none")  # laid out once: it costs as much as drawing
     return tuple(written)
 
@@ -108,7 +108,8 @@ def _figure(figure: Any) -> Figure:
         return figure
     drawn = Figure(layout="constrained", gid=OWN)
     FigureCanvasAgg(drawn)
-    figure(ax=drawn.subplots())
+    ax = drawn.subplots()
+    draw(figure, ax=ax) if isinstance(figure, Chart) else figure(ax=ax)
     return drawn
 
 
@@ -184,7 +185,7 @@ class Ahead:
 def _png(chart: Chart) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         own = pathlib.Path(folder) / "figure"
-        return save_figure(functools.partial(draw, chart), own, formats=["png"])[0].read_bytes()
+        return save_figure(chart, own, formats=["png"])[0].read_bytes()
 
 
 def save_study_figures(
@@ -215,8 +216,7 @@ def save_study_figures(
     for name, chart in study_charts(results).items():
         picture = None if ahead is None else ahead.png(chart)
         if picture is None:
-            figure = functools.partial(draw, chart)
-            written[name], *_ = save_figure(figure, folder / name, formats=formats, apart=True)
+            written[name], *_ = save_figure(chart, folder / name, formats=formats, apart=True)
         else:
             written[name] = folder / f"{name}.png"
             written[name].write_bytes(picture)

@@ -17,7 +17,7 @@ from mrsa_jax.privacy import Recipe
 from mrsa_jax.study import _store
 from mrsa_jax.study._commands import AuditConfig
 from mrsa_jax.study._findings import AuditFindings, first_rows, shares_of
-from mrsa_jax.study._plots import audit_plots
+from mrsa_jax.study._plots import audit_charts, save_charts
 from mrsa_jax.study._progress import Progress, note, stages
 from mrsa_jax.study._run_folder import write_json, write_whole
 from mrsa_watch._base.errors import require
@@ -41,7 +41,8 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
     _write_rows(folder.path / "rounds.csv", tuple(columns), rounds)
     if found.recipe is not None:
         _write_lines(folder.path / "recipe.csv", found.recipe.lines())
-        _draw(folder.path, columns, found)
+        charts = audit_charts(columns, found.num_clients, is_exposed=bool(found.exposed))
+        save_charts(charts, folder.path)
     group = found.group
     if group is not None and group.support:
         plain = Recipe.of(log, group.witness, group.support)
@@ -107,15 +108,6 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
     if after.updates is not None:
         columns["update_hidden_worst"] = after.updates.tolist()
     return columns
-
-
-def _draw(folder: pathlib.Path, columns: dict[str, Sequence[Any]], found: Audit) -> None:
-    """Draw how privacy fell over the rounds, and who was exposed if anybody was."""
-    from mrsa_jax import plotting
-
-    plots = audit_plots(columns, found.num_clients, is_exposed=bool(found.exposed))
-    for name, plot in plots.items():
-        plotting.save_figure(plot, folder / name, apart=True)
 
 
 def _write_rows(path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -17,6 +17,7 @@ from mrsa_watch._base.untrusted import printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from mrsa_jax.plotting.chart import Chart
     from mrsa_jax.study._commands import AuditConfig
 
 _MOST_NOTED, _MOST_TOLD = 5, 3
@@ -133,7 +134,7 @@ class AttackFindings:
         summary: A row for each thing that was attacked.
         scores: A row for each client, image or sample behind the summary.
         sentences: What they show, in words.
-        figures: By file name, without its ending; a figure, or what draws it on axes.
+        figures: By file name, without its ending; a figure, a chart, or what draws it on axes.
         arrays: What was recovered, by file name.
         is_complete: False after an interruption.
     """
@@ -146,7 +147,9 @@ class AttackFindings:
     summary: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     scores: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     sentences: list[str] = dataclasses.field(default_factory=list)
-    figures: dict[str, Figure | Callable[..., Any]] = dataclasses.field(default_factory=dict)
+    figures: dict[str, Figure | Chart | Callable[..., Any]] = dataclasses.field(
+        default_factory=dict
+    )
     arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     is_complete: bool = True
 

@@ -5,9 +5,9 @@ Everything is drawn from what a folder holds; nothing is run again.
 
 from __future__ import annotations
 
-import functools
+import csv
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from mrsa_jax.plotting._attacks import (
 )
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._style import CHANCE
-from mrsa_jax.plotting.chart import Chart, Line, draw
+from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.study._page import Series, text_of
 from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_watch._base.errors import ConfigurationError, writing
@@ -194,19 +194,20 @@ def redraw(folder: pathlib.Path, column: Any) -> tuple[pathlib.Path, ...]:
     with plotting.style(column), writing(folder):
         if (folder / "results.zarr").is_dir():
             return _of_results(folder)
-        plots = _plots(folder)
-        if not plots:
+        charts = _charts(folder)
+        if not charts:
             raise ConfigurationError(
                 "`column` must be left out where figures are not drawn from numbers of the folder, "
                 "as those of reproduce (several panels wide) and of images; got "
                 f"{column!r} for {str(folder)!r}"
             )
-        return _saved(plots, folder)
+        return save_charts(charts, folder)
 
 
-def _saved(plots: Plots, folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
+def save_charts(charts: Mapping[str, Any], folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    """Write charts, or other figures, into a folder by name, and return the PNGs."""
     return tuple(
-        plotting.save_figure(plot, folder / name, apart=True)[0] for name, plot in plots.items()
+        plotting.save_figure(chart, folder / name, apart=True)[0] for name, chart in charts.items()
     )
 
 
@@ -224,61 +225,61 @@ def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     x, hue = default_axes(results, table)
     charts = sweep_charts(results, table, x, hue)
     table.to_csv(folder / "points.csv", index=False)
-    return _saved(_drawing(charts), folder)
+    return save_charts(charts, folder)
 
 
-def _plots(folder: pathlib.Path) -> Plots:
-    """Return what draws the figures of a folder without a data set."""
+def _charts(folder: pathlib.Path) -> dict[str, Chart]:
+    """Return the charts of a folder without a data set."""
     if (folder / "scores.json").is_file():
         content = read_part(folder / "scores.json", "summary", "scores")
-        return attack_plots(content["summary"], content["scores"])
+        return attack_charts(content["summary"], content["scores"])
     if (folder / "advice.json").is_file():
-        return advice_plots(read_part(folder / "advice.json", "options")["options"])
+        return advice_charts(read_part(folder / "advice.json", "options")["options"])
     if (folder / "recipe.csv").is_file():  # of an audit in which somebody took part
-        import pandas as pd
-
         found = read_part(folder / "audit.json", "findings")["findings"]
-        rounds = pd.read_csv(folder / "rounds.csv").to_dict("list")
-        return audit_plots(rounds, found.get("num_clients"), is_exposed=bool(found["exposed"]))
+        rounds = audit_rounds(folder / "rounds.csv")
+        return audit_charts(rounds, found.get("num_clients"), is_exposed=bool(found["exposed"]))
     return {}
 
-
-Plots = dict[str, Callable[..., Any]]
-"""What draws a figure on the axes `ax`, by name."""
 
 _SIZES = {"num_clients": "N", "cohort_size": "K"}
 
 
-def attack_plots(summary: Rows, scores: Rows) -> Plots:
-    """Return what draws an attack's figures; nothing where its scores are of images.
-
-    Args:
-        summary: A row for each thing that was attacked.
-        scores: A row for each client, or for each rate of false positives.
-    """
-    return _drawing(attack_charts(summary, scores))
-
-
-def audit_plots(rounds: Mapping[Any, Any], num_clients: int | None, *, is_exposed: bool) -> Plots:
-    """Return what draws an audit's figures.
+def audit_charts(
+    rounds: Mapping[Any, Any], num_clients: int | None, *, is_exposed: bool = True
+) -> dict[str, Chart]:
+    """Return an audit's charts.
 
     Args:
         rounds: What was known after each round of the log.
         num_clients: All clients of the log.
-        is_exposed: Whether anybody is.
+        is_exposed: Whether anybody is; False leaves out the chart of who is.
     """
     charts = {"weak_privacy": privacy_chart(rounds)}
     if is_exposed:
         charts["exposed_clients"] = exposure_chart(rounds, num_clients)
-    return _drawing(charts)
+    return charts
 
 
-def _drawing(charts: Mapping[str, Chart]) -> Plots:
-    return {name: functools.partial(draw, chart) for name, chart in charts.items()}
+def audit_rounds(path: pathlib.Path) -> dict[str, list[Any]]:
+    """Return the columns of an audit's table of rounds, whose names may be any."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return {
+        name: [row.get(name) if name == "round" else _float(row.get(name)) for row in rows]
+        for name in (rows[0] if rows else {})
+    }
 
 
-def option_labels(options: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a label for each scheme of an advice, with its sizes where others have the same.
+def _float(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return float("nan")
+
+
+def labelled(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the schemes of an advice with labels of their own: with sizes where others are alike.
 
     Args:
         options: The schemes, as its `advice.json` has them.
@@ -289,7 +290,7 @@ def option_labels(options: Sequence[Mapping[str, Any]]) -> list[str]:
         alike = [one for other, one in zip(labels, options, strict=True) if other == label]
         sizes = [f"{symbol} = {own.get(name)}" for name, symbol in _SIZES.items()
                  if len({str(one.get(name)) for one in alike}) > 1]  # fmt: skip
-        found.append(f"{label} ({', '.join(sizes)})" if sizes else label)
+        found.append({**own, "label": f"{label} ({', '.join(sizes)})" if sizes else label})
     return found
 
 
@@ -311,13 +312,7 @@ def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
                  "clients in a mean sum", x_from=0.0, whole="")  # fmt: skip
 
 
-def advice_plots(options: Sequence[Mapping[str, Any]]) -> Plots:
-    """Return what draws an advice's figure; nothing where no scheme's sums are known.
-
-    Args:
-        options: The schemes, as its `advice.json` has them.
-    """
-    labels = option_labels(options)
-    named = [{**one, "label": label} for label, one in zip(labels, options, strict=True)]
-    chart = options_chart(named)
-    return _drawing({"options": chart} if chart.lines else {})
+def advice_charts(options: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:
+    """Return an advice's chart, of its schemes; nothing where no scheme's sums are known."""
+    chart = options_chart(labelled(options))
+    return {"options": chart} if chart.lines else {}

@@ -7,15 +7,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from mrsa_jax.plotting._audit import (
-    EXPOSED,
-    HIDDEN,
-    STRONG,
-    UPDATES,
-    WEAK,
-    exposure_chart,
-    privacy_chart,
-)  # fmt: skip
+from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, UPDATES, WEAK
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study import _report
 from mrsa_jax.study._page import (
@@ -29,6 +21,7 @@ from mrsa_jax.study._page import (
     text_of,
     verdicts,
 )
+from mrsa_jax.study._plots import audit_charts, audit_rounds
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
 
@@ -83,25 +76,9 @@ def audit_page(
 
 def _charts(path: pathlib.Path, num_clients: int | None) -> dict[str, Chart]:
     """Return the charts of an audit by name; none without the table of its rounds."""
-    if not path.is_file():
-        return {}
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    columns: dict[str, list[Any]] = {
-        name: [row.get(name) if name == "round" else _float(row.get(name)) for row in rows]
-        for name in (rows[0] if rows else {})
-    }
-    if not {"exposed_clients", "weak_lower", "weak_upper"} <= set(columns):
-        return {}
-    exposed = exposure_chart(columns, num_clients)
-    return {_PRIVACY: privacy_chart(columns), "exposed_clients": exposed}
-
-
-def _float(text: str | None) -> float:
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return float("nan")
+    columns = audit_rounds(path) if path.is_file() else {}
+    known = {"exposed_clients", "weak_lower", "weak_upper"} <= set(columns)
+    return audit_charts(columns, num_clients) if known else {}
 
 
 def _verdict(content: Mapping[str, Any]) -> str:

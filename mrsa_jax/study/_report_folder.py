@@ -34,8 +34,9 @@ from mrsa_jax.study._plots import (
     attack_charts,
     attack_series,
     attack_verdicts,
-    option_labels,
+    labelled,
     options_chart,
+    redraw,
 )
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run, write_whole
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
@@ -120,12 +121,9 @@ def advice_page(content: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         content: What is in its `advice.json`.
         manifest: Its provenance.
     """
-    labels = option_labels(content["options"])
-    options = [{**one, "label": label}
-               for label, one in zip(labels, content["options"], strict=True)]  # fmt: skip
     chosen = content["chosen"] or {}
     options = [{**one, "is_chosen": all(one.get(name) == chosen.get(name, "") for name in _SIZES)}
-               for one in options]  # fmt: skip
+               for one in labelled(content["options"])]  # fmt: skip
     series = [_series(option) for option in options]
     told = verdicts([("good", "take", f"{one.label}: {one.words}")
                      for one in series if one.verdict == _TAKE]
@@ -269,11 +267,7 @@ def report(
     if column is not None:
         check_known(column, "column", ("single", "double"), "a known width")
     manifest, text = _page_of(own)
-    figures: tuple[pathlib.Path, ...] = ()
-    if column is not None:
-        from mrsa_jax.study._plots import redraw
-
-        figures = redraw(own, column)
+    figures = () if column is None else redraw(own, column)
     write_whole(target, text)
     papers = tuple(paper.key for paper, _ in papers_behind(manifest))
     return SavedReport(target, str(manifest.get("command", "")), papers, figures)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mrsa_jax.study import _run as commands, _store
 from mrsa_jax.study._commands import AdviseConfig, check_cohort
-from mrsa_jax.study._plots import advice_plots
+from mrsa_jax.study._plots import advice_charts, save_charts
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study._run_folder import write_json, write_rows
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
@@ -140,12 +140,9 @@ def run_and_save(
 
 def _save(folder: pathlib.Path, found: Advice) -> None:
     """Write the advice as JSON, its table as CSV, and what the schemes promise as a figure."""
-    from mrsa_jax import plotting
-
     write_json(folder / "advice.json", found.content)
     write_rows(folder / "options.csv", [_flat(option) for option in found.content["options"]])
-    for name, plot in advice_plots(found.content["options"]).items():
-        plotting.save_figure(plot, folder / name, apart=True)
+    save_charts(advice_charts(found.content["options"]), folder)
 
 
 def _flat(option: dict[str, Any]) -> dict[str, Any]:

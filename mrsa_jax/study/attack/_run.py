@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax import attacks, data, federated, plotting, quantize
+from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.streams import Stream, as_key, fold
@@ -21,7 +21,7 @@ from mrsa_jax.study._attack_rows import AttackSettings
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._kinds import attack_of
 from mrsa_jax.study._parts import build, load_data
-from mrsa_jax.study._plots import attack_plots
+from mrsa_jax.study._plots import attack_charts, save_charts
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study._run_folder import write_json, write_rows
 from mrsa_watch._base.errors import ConfigurationError, require
@@ -44,8 +44,7 @@ def save(report: AttackFindings, folder: StudyFolder) -> None:
             write_rows(folder.path / f"{name}.csv", rows)
     content = {**report.content, "manifest": folder.manifest}
     write_json(folder.path / "scores.json", content)
-    for name, figure in report.figures.items():
-        plotting.save_figure(figure, folder.path / name, apart=True)
+    save_charts(report.figures, folder.path)
     for name, array in report.arrays.items():
         np.save(folder.path / f"{name}.npy", array, allow_pickle=False)
 
@@ -55,7 +54,7 @@ def attack(config: AttackSettings, found: AttackFindings, progress: Progress) ->
     row = attack_of(config)
     found.title = row.does
     row.run(config, found, progress)
-    found.figures |= attack_plots(found.summary, found.scores)
+    found.figures |= attack_charts(found.summary, found.scores)
 
 
 def check(config: AttackSettings) -> str:
