@@ -6,12 +6,12 @@ Nothing here imports JAX before an attack runs.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mrsa_jax._core.flags import IS_SHARE, Seed, Several, Whole, Within
+from mrsa_jax._core.registry import built_by
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.study._config import PopulationConfig, check_sizes, parse_scheme
 from mrsa_watch._base.errors import POSITIVE, require
@@ -131,15 +131,19 @@ class AttackRow:
         return self.needs * 2**20 + self.arrays(config)
 
 
-def late(name: str) -> Callable[..., Any]:
-    """Return what calls a function of `study.attack`, as "_module.function", and loads it then."""
-    module, _, function = name.partition(".")
-
-    def call(*values: Any) -> Any:
-        own = importlib.import_module(f"{__package__}.attack.{module}")
-        return getattr(own, function)(*values)
-
-    return call
+def row(
+    name: str,
+    settings: type[AttackSettings],
+    does: str,
+    units: dict[str, str],
+    about: str,
+    papers: tuple[str, ...],
+    **more: Any,
+) -> AttackRow:
+    """Return the row of an attack of `study.attack`, whose module is imported when it is called."""
+    module = f"attack._{name.replace('-', '_')}"
+    run, arrays = (built_by(str(__package__), module, of) for of in ("run", "arrays"))
+    return AttackRow(name, settings, does, run, units, about, papers, arrays=arrays, **more)
 
 
 def plain(*names: str) -> dict[str, str]:

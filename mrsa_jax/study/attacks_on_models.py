@@ -17,12 +17,11 @@ from mrsa_jax._core.flags import (
     Whole,
 )  # fmt: skip
 from mrsa_jax.study._attack_rows import (
-    AttackRow,
     AttackSettings,
     FinitePositive,
     FromZero,
-    late,
     plain,
+    row,
 )
 from mrsa_jax.study._tables import ModelName
 from mrsa_watch._base.errors import require
@@ -200,11 +199,10 @@ def pictures(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 ROWS = (
-    AttackRow(
+    row(
         "gradients",
         GradientsConfig,
         "images, from one update or a sum of several",
-        late("_gradients.run"),
         {
             "images": "images",
             "psnr_db": "dB",
@@ -215,15 +213,13 @@ ROWS = (
         ("geiping2020inverting", "zhu2019deep"),
         check=_check_gradients,
         needs=520,
-        arrays=late("_gradients.arrays"),
         images="The clients' own images, and below them what was recovered from what the server "
         "sees. Under each image stands its peak signal-to-noise ratio: the more, the more alike.",
     ),
-    AttackRow(
+    row(
         "model-inversion",
         ModelInversionConfig,
         "a typical image of each class, from a model",
-        late("_model_inversion.run"),
         {
             **dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
             **plain("confidence", "likeness"),
@@ -231,32 +227,27 @@ ROWS = (
         "attack on models",
         ("fredrikson2015model",),
         needs=350,
-        arrays=late("_model_inversion.arrays"),
         images="The mean image of each class, and below it what was recovered from what the server "
         "sees. Under each image stands how sure the attacked model is of its class: a sure model "
         "alone makes no likeness.",
     ),
-    AttackRow(
+    row(
         "membership",
         MembershipConfig,
         "whether a sample was among those trained on",
-        late("_membership.run"),
         plain("accuracy", "plus_minus", "precision", "recall", "auc", "tpr_at_0.1%", "tpr_at_1%"),
         "attack on models",
         ("carlini2022membership",),
         needs=450,
-        arrays=late("_membership.arrays"),
     ),
-    AttackRow(
+    row(
         "inconsistency",
         InconsistencyConfig,
         "a server that breaks the protocol, and the defence",
-        late("_inconsistency.run"),
         {"clients": "clients", **plain("error", "recovered")},
         "attack by a server that sends different models",
         ("pasquini2022eluding",),
         check=_check_inconsistency,
         needs=200,
-        arrays=late("_inconsistency.arrays"),
     ),
 )

@@ -20,12 +20,11 @@ from mrsa_jax._core.flags import (
     Within,
 )  # fmt: skip
 from mrsa_jax.study._attack_rows import (
-    AttackRow,
     FinitePositive,
     FromZero,
     SumsOfRounds,
-    late,
     plain,
+    row,
 )
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import ModelName, check_unset
@@ -258,11 +257,10 @@ def _name(path: pathlib.Path | None) -> str | None:
 
 
 ROWS = (
-    AttackRow(
+    row(
         "least-squares",
         LeastSquaresConfig,
         "each client's update, from the sums of many rounds",
-        late("_least_squares.run"),
         {
             "sums": "rounds",
             **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
@@ -274,13 +272,11 @@ ROWS = (
         ("so2023securing",),
         check=_check_least_squares,
         needs=270,
-        arrays=late("_least_squares.arrays"),
     ),
-    AttackRow(
+    row(
         "distinguish",
         DistinguishConfig,
         "whether a client's updates were shifted",
-        late("_distinguish.run"),
         {
             "client": "1",
             "sums": "rounds",
@@ -290,13 +286,11 @@ ROWS = (
         "attack on sums",
         ("dong2022gaussian",),
         needs=430,
-        arrays=late("_distinguish.arrays"),
     ),
-    AttackRow(
+    row(
         "canaries",
         CanariesConfig,
         "whether noise in the ring hides as its ledger says",
-        late("_canaries.run"),
         {
             "client": "1",
             "sums": "rounds",
@@ -321,13 +315,11 @@ ROWS = (
         ("andrew2024one", "nasr2023tight"),
         check=_check_canaries,
         needs=560,
-        arrays=late("_canaries.arrays"),
     ),
-    AttackRow(
+    row(
         "disaggregation",
         DisaggregationConfig,
         "who was in each sum, from how often each took part",
-        late("_disaggregation.run"),
         {
             "sums": "rounds",
             "clients": "clients",
@@ -340,6 +332,5 @@ ROWS = (
         ("lam2021gradient",),
         check=_check_disaggregation,
         needs=200,
-        arrays=late("_disaggregation.arrays"),
     ),
 )
