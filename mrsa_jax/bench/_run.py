@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from mrsa_jax.bench._harness import (
     REPEATS,
@@ -20,16 +20,8 @@ from mrsa_jax.bench._sizes import own_cases
 from mrsa_jax.bench._topics import TOPICS, cases_of
 from mrsa_watch._base.errors import nearest, require
 
-
-@runtime_checkable
-class Watch(Protocol):
-    """What is told how far a run is."""
-
-    def stage(self, name: str, total: int) -> None:
-        """A topic begins that has so many cases."""
-
-    def update(self, done: int, total: int) -> None:
-        """So many of its cases are done."""
+if TYPE_CHECKING:
+    from mrsa_jax.study import Progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,14 +83,6 @@ class Report:
         return {"measurements": self.rows(), "failures": failures, "left_out": left_out}
 
 
-class _Silent:
-    def stage(self, name: str, total: int) -> None:
-        pass
-
-    def update(self, done: int, total: int) -> None:
-        pass
-
-
 def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
     """Return the topics, all of them if none is given.
 
@@ -125,7 +109,7 @@ def run(
     quick: bool = False,
     sizes: Mapping[str, Sequence[str]] | None = None,
     repeats: int = 0,
-    watch: Watch | None = None,
+    watch: Progress | None = None,
 ) -> Report:
     """Run the benchmarks of some topics.
 
@@ -155,16 +139,17 @@ def run(
         planned = {topic: cases_of(topic, quick=quick) for topic in chosen}
     else:
         planned = own_cases(chosen if topics else (), sizes)
-    told: Watch = _Silent() if watch is None else watch
     when, where = now(), machine()
     found, before = _Found([], [], {}), REPEATS.set(repeats)
     try:
         for topic, everything in planned.items():
             cases = [case for case in everything if peers or case.needs is None]
-            told.stage(topic, len(cases))
+            if watch is not None:
+                watch.stage(topic, len(cases))
             for done, case in enumerate(cases):
                 _measure(topic, case, found)
-                told.update(done + 1, len(cases))
+                if watch is not None:
+                    watch.update(done + 1, len(cases))
     finally:
         REPEATS.reset(before)
     return Report(tuple(found.measurements), tuple(found.failures), found.left_out, where, when)
