@@ -254,7 +254,7 @@ def test_commands_say_which_platform_is_missing() -> None:
 def test_a_gpu_that_jax_does_not_use(
     versions: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setattr(_device_words, "_version", versions.get)
+    monkeypatch.setattr(_device_words, "version_of", versions.get)
     monkeypatch.setattr(_device_words.shutil, "which", lambda name: None)
     driver = tmp_path / "version"
     monkeypatch.setattr(_device_words, "_DRIVER", (driver, tmp_path / "nvidia0"))

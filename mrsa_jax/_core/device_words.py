@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import pathlib
 import shutil
 
@@ -10,6 +9,7 @@ import jax
 
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import memory_stats, platform
+from mrsa_jax._core.sources import version_of
 from mrsa_watch._base.errors import ConfigurationError, how_to_install
 
 _DRIVER = (pathlib.Path("/proc/driver/nvidia/version"), pathlib.Path("/dev/nvidia0"))
@@ -53,7 +53,7 @@ def unused_gpu() -> str | None:
     """
     if platform() != "cpu" or _asked().startswith("cpu") or not _has_gpu():
         return None
-    found = {name: version for name in _PLUGINS if (version := _version(name)) is not None}
+    found = {name: version for name in _PLUGINS if (version := version_of(name)) is not None}
     what = "there is an NVIDIA GPU, but JAX computes on the CPU"
     if not found:
         return (
@@ -74,10 +74,3 @@ def _asked() -> str:
 def _has_gpu() -> bool:
     """Return whether this machine seems to have an NVIDIA GPU."""
     return any(path.exists() for path in _DRIVER) or shutil.which("nvidia-smi") is not None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -29,6 +29,36 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
+def commit() -> str | None:
+    """Return the commit of the source tree that the package is imported from, if it is one.
+
+    With a mark if it was changed since.
+    """
+    import subprocess  # which `--help` need not wait for
+
+    root = pathlib.Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            words, cwd=root, capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def version_of(distribution: str) -> str | None:
+    """Return the version of an installed distribution, None if it is not there."""
+    from importlib import metadata  # takes 20 ms
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def file_of(name: str) -> pathlib.Path | None:
     """Return the Python file of a loaded module; None for a notebook or a script."""
     path = pathlib.Path(getattr(sys.modules.get(name), "__file__", None) or "")

@@ -11,21 +11,18 @@ import contextlib
 import contextvars
 import dataclasses
 import datetime
-import importlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import pathlib
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mrsa_jax._core.cores import num_cores
+from mrsa_jax._core.sources import commit, version_of
 from mrsa_watch._base.errors import needed
 
 
@@ -267,7 +264,7 @@ def machine() -> dict[str, Any]:
 
     names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "cryptography")
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "processor": _processor(),
         "cores": num_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
@@ -277,28 +274,6 @@ def machine() -> dict[str, Any]:
         "compile_cache": bool(getattr(jax.config, "jax_compilation_cache_dir", None)),
         "versions": {name: version_of(name) for name in names},
     }
-
-
-def version_of(distribution: str) -> str | None:
-    """Return the version of an installed distribution, None if it is not there."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """Return the commit of this checkout, with a mark if it was changed since; None outside one."""
-    root = pathlib.Path(__file__).parents[2]
-    words = ("git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12",
-             "--exclude=*")  # fmt: skip
-    if not (root / ".git").exists():
-        return None
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
 
 
 def _processor() -> str:

@@ -14,7 +14,6 @@ import os
 import pathlib
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._core.sources import commit
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_jax.study._run_folder import (
     changes,
@@ -64,29 +64,10 @@ def provenance(config: Settings) -> dict[str, Any]:
         "versions": {name: metadata.version(name) for name in names},
         "python": platform.python_version(),
         "device": device_name(),
-        "commit": _commit(),
+        "commit": commit(),
         "made_by": made_by(config),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-
-
-def _commit() -> str | None:
-    """Return the commit of the source tree that the package is imported from, if it is one."""
-    root = pathlib.Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
 
 
 def check_output(config: Settings) -> pathlib.Path:
