@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import federated
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.memory import free_bytes
 from mrsa_jax._core.selector import cohort_size_of
 from mrsa_jax.study import _build, _noise
-from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import DataConfig, ResourceConfig, TrainConfig, schemes_of, studied
 from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
+from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable
 from mrsa_jax.study._simulate_points import history_variables, known_of, of_point
 from mrsa_jax.study._training import train_points
+from mrsa_jax.study._training_setting import setting_of
 
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
@@ -121,13 +121,9 @@ def together(config: TrainConfig, machine: Machine) -> int:
 
     Fewer are lost where a process is killed.
     """
-    config = _on(config, machine)
-    dataset, _ = _build.build_clients(config.seed, config.data, config.population.num_clients)
-    dim = federated.num_parameters(
-        _build.build_model(config.training, dataset), dataset.input_shape
-    )
-    count = at_once("trainings", 4 * dim * config.population.cohort_size)
-    bound = config.resources.memory_gib
+    setting = setting_of(_on(config, machine), Silent())
+    count = at_once("trainings", 4 * setting.dim * config.population.cohort_size)
+    bound = setting.config.resources.memory_gib
     room = free_bytes() if bound is None else int(bound * 2**30)
     if count == 1 or room is None:
         return count
@@ -136,24 +132,10 @@ def together(config: TrainConfig, machine: Machine) -> int:
 
 def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
     """Return the peak memory of trainings before they run, as `mrsa-jax train` states one's."""
-    config = _on(config, machine)
-    dataset, clients = _build.build_clients(config.seed, config.data, config.population.num_clients)
-    model = _build.build_model(config.training, dataset)
-    dim = federated.num_parameters(model, dataset.input_shape)
-    work = _build.work_of_round(config.population, clients, dim)
-    mesh = _build.build_mesh(config.resources, work)
-    estimate = federated.memory_estimate(
-        model,
-        clients,
-        trainer=_build.build_trainer(config.training, model),
-        cohort_size=config.population.cohort_size,
-        num_rounds=config.rounds,
-        test=(dataset.test_inputs, dataset.test_labels),
-        mesh=mesh,
-        code_dim=code_dim(config.aggregation, not config.hetero.is_plain, dim),
-    )
-    needed = count * int(estimate.peak_bytes) * (1 if mesh is None else mesh.size)
-    bound = config.resources.memory_gib  # which training keeps to, or refuses itself
+    setting = setting_of(_on(config, machine), Silent())
+    sharing = 1 if setting.mesh is None else setting.mesh.size
+    needed = count * setting.peak_bytes(config.population.cohort_size) * sharing
+    bound = setting.config.resources.memory_gib  # which training keeps to, or refuses itself
     return needed if bound is None else min(needed, int(bound * 2**30))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mrsa_jax import federated, selection
+from mrsa_jax import availability, federated, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study import _build, _segments, _trial
@@ -76,7 +76,7 @@ class Played:
 def _lossy_rounds(
     config: Config, selector: selection.Selector, available: Any, rule: Any, **trials: Any
 ) -> selection.RoundHistory:
-    steps = _build.build_steps(config.protocol)
+    steps = availability.independent_steps(config.protocol.step_dropout_rate)
     return selection.rollout_rounds(
         config.seed, selector, available, steps, config.rounds, rule=rule, **trials
     )
@@ -164,16 +164,19 @@ class Setting:
         on_cpu = self.mesh is not None and platform() == "cpu"
         return self.mesh.size if on_cpu else 1
 
+    def peak_bytes(self, num_slots: int) -> int:
+        """Return the peak memory of a training by its shapes: the CPU's, or each device's."""
+        config = self.config
+        sent = code_dim(config.aggregation, not config.hetero.is_plain, self.dim)
+        return federated.memory_estimate(
+            self.model, self.clients, trainer=self.trainer, cohort_size=num_slots,
+            num_rounds=config.rounds, test=self.test, mesh=self.mesh, code_dim=sent,
+        ).peak_bytes  # fmt: skip
+
     def stated_bytes(self, num_slots: int) -> int:
-        """Return the peak memory of a training before it runs: the CPU's, or each device's."""
+        """Return the same within the bound, of all devices that share a memory, and say it."""
         if num_slots not in self.stated:
-            needed = federated.memory_estimate(
-                self.model, self.clients, trainer=self.trainer, cohort_size=num_slots,
-                num_rounds=self.config.rounds, test=self.test, mesh=self.mesh,
-                code_dim=code_dim(
-                    self.config.aggregation, not self.config.hetero.is_plain, self.dim
-                ),
-            ).peak_bytes  # fmt: skip
+            needed = self.peak_bytes(num_slots)
             bound = self.memory_bytes
             within = needed if bound is None else min(needed, bound)
             self.stated[num_slots] = within * self.sharing
