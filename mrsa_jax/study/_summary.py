@@ -169,20 +169,13 @@ def _row(one: xr.Dataset) -> Row:
         round_seconds=_fact(one, "round_seconds"),
         tolerated_byzantine=_whole(_fact(one, "tolerated_byzantine")),
         failures=_failures(one.get("status"), trials),
-        update_spread=_drift(one, "update_spread"),
-        update_memory=_drift(one, "update_memory"),
-        update_lasting=_drift(one, "update_lasting"),
         update_hidden_worst=_last(last, "update_hidden_worst", np.min),
         update_hidden_median=_last(last, "update_hidden_median", np.mean),
-        update_mates_worst=_drift(one, "update_mates_worst"),
-        update_mates_correlation=_drift(one, "update_mates_correlation"),
-        update_mates_cap=_drift(one, "update_mates_cap"),
-        bits_worst=_drift(one, "bits_worst"),
-        bits_median=_drift(one, "bits_median"),
         hidden_among_worst=_last(last, "hidden_among_worst", np.min),
         hidden_among_median=_last(last, "hidden_among_median", np.mean),
         weak_lower=_whole(_last(last, "weak_lower", np.min)),
         weak_upper=_whole(_last(last, "weak_upper", np.min)),
+        **_drift(one),
         **_epsilons(one),
     )
 
@@ -218,10 +211,14 @@ def _fact(one: xr.Dataset, name: str) -> float | None:
     return float(one[name]) if name in one else None
 
 
-def _drift(one: xr.Dataset, name: str) -> float | None:
-    """Return what was measured of drifting updates by the last round; None if nothing was."""
-    value = float(np.ravel(one[name])[-1]) if name in one else np.nan
-    return None if np.isnan(value) else value
+_DRIFT = ("update_spread", "update_memory", "update_lasting", "update_mates_worst",
+          "update_mates_correlation", "update_mates_cap", "bits_worst", "bits_median")  # fmt: skip
+
+
+def _drift(one: xr.Dataset) -> dict[str, Any]:
+    """Return what was measured of drifting updates by the last round; None where nothing was."""
+    last = {name: float(np.ravel(one[name])[-1]) for name in _DRIFT if name in one}
+    return {name: None if np.isnan(value) else value for name, value in last.items()}
 
 
 def _whole(value: float | None) -> int | None:
