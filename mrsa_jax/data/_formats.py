@@ -104,12 +104,8 @@ def _read_file(kind: CifarFormat, path: pathlib.Path) -> tuple[np.ndarray, np.nd
     num_labels = len(kind.label_classes)
     record = num_labels + _PIXELS
     size = path.stat().st_size
-    require(
-        size > 0 and size % record == 0,
-        str(path),
-        f"must hold a whole number of {kind.name} records of {record} bytes",
-        f"{size} bytes",
-    )
+    rule = f"must hold a whole number of {kind.name} records of {record} bytes"
+    require(size > 0 and size % record == 0, str(path), rule, f"{size} bytes")
     records = np.fromfile(path, np.uint8).reshape(-1, record)
     for byte, num_classes in enumerate(kind.label_classes):
         largest = int(records[:, byte].max())

@@ -124,12 +124,8 @@ def _num_classes(source: Any) -> int:
 def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Stack the `image` and `label` features of a random-access source."""
     features = set(source[0]) if len(source) else set()
-    require(
-        {"image", "label"} <= features,
-        "name",
-        "must be a set of labelled images (features `image` and `label`)",
-        f"tfds:{name} with {sorted(features)}",
-    )
+    rule = "must be a set of labelled images (features `image` and `label`)"
+    require({"image", "label"} <= features, "name", rule, f"tfds:{name} with {sorted(features)}")
     examples = [source[index] for index in range(len(source))]
     images = [np.asarray(example["image"]) for example in examples]
     shapes = {image.shape for image in images}
@@ -209,18 +205,10 @@ def load(
     """
     require(isinstance(name, str), "name", "must be a string", name)
     kind, _, rest = name.partition(":")
-    require(
-        name in _READERS or (kind == "tfds" and bool(rest)),
-        "name",
-        f"must be a known data set: {nearest(name, (*SOURCES, 'tfds:<name>'))}",
-        name,
-    )
-    require(
-        directory is None or name not in PACKAGED,
-        "directory",
-        f"must be left out for {name!r}, which this package holds",
-        directory,
-    )
+    rule = f"must be a known data set: {nearest(name, (*SOURCES, 'tfds:<name>'))}"
+    require(name in _READERS or (kind == "tfds" and bool(rest)), "name", rule, name)
+    rule = f"must be left out for {name!r}, which this package holds"
+    require(directory is None or name not in PACKAGED, "directory", rule, directory)
     key = as_key(seed)
     if kind == "tfds":
         return _from_splits(name, read_tfds(rest, directory), key)

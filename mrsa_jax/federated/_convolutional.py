@@ -138,12 +138,8 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
     check_count(num_classes, "num_classes", minimum=2)
     known = ("group",)
     hint = "batch normalisation mixes samples; " if norm in ("batch", "bn") else ""
-    require(
-        norm is None or norm in known,
-        "norm",
-        f"must be None or 'group'; {hint}{nearest(str(norm), known)}",
-        norm,
-    )
+    rule = f"must be None or 'group'; {hint}{nearest(str(norm), known)}"
+    require(norm is None or norm in known, "norm", rule, norm)
     return _VGG(int(num_classes), norm, _VGG11)
 
 
@@ -284,15 +280,7 @@ def _max_pool(values: Array) -> Array:
 def _check_images(inputs: Array, name: str, least: int) -> None:
     """Raise unless the samples are images of enough pixels."""
     shape = inputs.shape[1:]
-    require(
-        len(shape) == 3,
-        "model",
-        f"must fit the samples: {name} takes images [height, width, channels]",
-        f"samples of shape {shape}",
-    )
-    require(
-        min(shape[:2]) >= least and shape[2] >= 1,
-        "model",
-        f"must fit the images: {name} needs at least {least} x {least} pixels",
-        f"{shape[0]} x {shape[1]}",
-    )
+    rule = f"must fit the samples: {name} takes images [height, width, channels]"
+    require(len(shape) == 3, "model", rule, f"samples of shape {shape}")
+    rule = f"must fit the images: {name} needs at least {least} x {least} pixels"
+    require(min(shape[:2]) >= least and shape[2] >= 1, "model", rule, f"{shape[0]} x {shape[1]}")

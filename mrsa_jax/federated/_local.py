@@ -390,12 +390,8 @@ def client_updates(
     check_model(model, client_data, loss_of(trainer))
     chosen = np.arange(client_data.num_clients) if clients is None else np.asarray(clients)
     in_range = chosen.ndim == 1 and np.all((chosen >= 0) & (chosen < client_data.num_clients))
-    require(
-        bool(in_range) and np.issubdtype(chosen.dtype, np.integer),
-        "clients",
-        f"must be client indices in [0, {client_data.num_clients})",
-        chosen,
-    )
+    rule = f"must be client indices in [0, {client_data.num_clients})"
+    require(bool(in_range) and np.issubdtype(chosen.dtype, np.integer), "clients", rule, chosen)
     members = on_device(chosen, jnp.int32)
     start = on_device(parameters, jnp.float32)
     present = jnp.ones(members.shape, bool)

@@ -216,12 +216,8 @@ def _structure(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[list[Any
     """Return shapes of the model's variables and their tree; reject what is not parameters."""
     images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
     variables = jax.eval_shape(model.init, jax.random.key(0), images)
-    require(
-        set(variables) == {"params"},
-        "model",
-        "must have parameters only (no batch statistics, no other state)",
-        sorted(variables),
-    )
+    rule = "must have parameters only (no batch statistics, no other state)"
+    require(set(variables) == {"params"}, "model", rule, sorted(variables))
     leaves, tree = jax.tree.flatten(variables)
     dtypes = {leaf.dtype for leaf in leaves}
     if dtypes != {jnp.dtype(jnp.float32)}:
@@ -272,18 +268,10 @@ def check_model(model: nn.Module, client_data: ClientData, loss: Any = None) -> 
 
 def _check_inputs(inputs: Array) -> None:
     """Check dtype and shape of the pooled samples."""
-    require(
-        inputs.dtype == np.float32,
-        "client_data.inputs",
-        "must be float32 (scale pixels of 0 to 255 to [0, 1])",
-        str(inputs.dtype),
-    )
-    require(
-        inputs.ndim >= 2,
-        "client_data.inputs",
-        "must have shape [samples, ...]",
-        inputs.shape,
-    )
+    rule = "must be float32 (scale pixels of 0 to 255 to [0, 1])"
+    require(inputs.dtype == np.float32, "client_data.inputs", rule, str(inputs.dtype))
+    rule = "must have shape [samples, ...]"
+    require(inputs.ndim >= 2, "client_data.inputs", rule, inputs.shape)
 
 
 def _check_values(client_data: ClientData) -> None:
