@@ -13,7 +13,7 @@ from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.status import Status
 from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, Sized, compare
 from mrsa_jax.bench._pads import KEYSTREAM, adjacency_of, keystreams, num_edges
-from mrsa_jax.bench._peers import Peer
+from mrsa_jax.bench.rivals import Peer
 
 _BITS = 16
 _LEVELS = 2**16  # of quantized updates, beside Flower

@@ -15,9 +15,9 @@ from mrsa_jax.bench._harness import (
     now,
     row,
 )
-from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
 from mrsa_jax.bench._sizes import own_cases
 from mrsa_jax.bench._topics import TOPICS, cases_of
+from mrsa_jax.bench.rivals import PEERS, PeerError, how_to_make, python_of
 from mrsa_watch._base.errors import nearest, require
 
 if TYPE_CHECKING:

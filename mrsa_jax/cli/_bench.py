@@ -26,7 +26,7 @@ from mrsa_watch._base.errors import require, writing
 
 if TYPE_CHECKING:
     from mrsa_jax.bench import Measurement, Report
-    from mrsa_jax.bench._curves import Change, Curve
+    from mrsa_jax.bench.scaling import Change, Curve
 
 _WIDTH = 170  # of tables where there is no terminal
 _TOPICS = tyro.conf.arg(metavar="[TOPIC ...]")
@@ -137,7 +137,7 @@ def run_bench(config: BenchConfig) -> int:
             repeats=config.repeats or 0, watch=bars,
         )  # fmt: skip
     rows = report.rows()
-    found, changed = bench.curves(rows), bench.changes(rows, old)
+    found, changed = bench.scaling.curves(rows), bench.scaling.changes(rows, old)
     if config.json:
         more = {
             "curves": [one._asdict() | {"law": one.law._asdict()} for one in found],
@@ -174,10 +174,10 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
 def _before(path: pathlib.Path, topics: Sequence[str]) -> dict[Any, Any]:
     """Return the records to compare with, by case."""
     from mrsa_jax import bench
-    from mrsa_jax.bench import _curves
+    from mrsa_jax.bench import scaling
 
     where = bench.machine()
-    old = _curves.like(_curves.read_records(path), where)
+    old = scaling.like(scaling.read_records(path), where)
     old = {case: row for case, row in old.items() if case[0] in topics}
     rule = f"must hold records of these topics from a machine like this one ({where['processor']}, "
     rule += f"{where['cores']} cores, {where['device']})"
@@ -225,7 +225,7 @@ def _keep(report: Report, found: Sequence[Curve], config: BenchConfig) -> None:
 def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
     if not found:
         return
-    from mrsa_jax.bench._curves import scaling_charts
+    from mrsa_jax.bench.scaling import scaling_charts
     from mrsa_jax.plotting import save_figure
 
     for name, chart in scaling_charts(found).items():
@@ -237,12 +237,13 @@ def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
 
 def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
     from mrsa_jax import bench
+    from mrsa_jax.bench.rivals import PEERS, how_to_make, python_of
 
     names = dict.fromkeys(name for topic in topics for name in bench.TOPICS[topic].peers)
     if as_json:
-        found = {name: bench.python_of(name) for name in names}
+        found = {name: python_of(name) for name in names}
         peers = {
-            name: {"python": None if path is None else str(path), "make": bench.how_to_make(name)}
+            name: {"python": None if path is None else str(path), "make": how_to_make(name)}
             for name, path in found.items()
         }
         listed = {topic: bench.TOPICS[topic]._asdict() for topic in topics}
@@ -251,15 +252,15 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
     rows = []
     for topic in topics:
         about = bench.TOPICS[topic]
-        titles = ", ".join(bench.PEERS[name][0] for name in about.peers)
+        titles = ", ".join(PEERS[name][0] for name in about.peers)
         rows.append((topic, about.ours, about.beside, titles))
     console = _table(("Topic", "What is measured", "Beside", "With --peers"), rows)
     for name in names:
-        title, what = bench.PEERS[name]
-        path = bench.python_of(name)
+        title, what = PEERS[name]
+        path = python_of(name)
         state = f"at {path}" if path is not None else "no environment here; make it:"
         console.print(f"{name}: {title}, {what}; {state}", highlight=False, markup=False)
-        for command in bench.how_to_make(name) if path is None else ():
+        for command in how_to_make(name) if path is None else ():
             print_words(console, f"    {command}")
     return 0
 

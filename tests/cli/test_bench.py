@@ -17,7 +17,7 @@ from mrsa_jax.cli import main
 @pytest.fixture(autouse=True)
 def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in bench.PEERS:
+    for name in bench.rivals.PEERS:
         monkeypatch.delenv(f"MRSA_JAX_PEER_{name.upper()}", raising=False)
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
 
@@ -84,7 +84,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for topic in bench.TOPICS:
         assert f" {topic} " in printed
-    assert printed.count("no environment here; make it:") == len(bench.PEERS)
+    assert printed.count("no environment here; make it:") == len(bench.rivals.PEERS)
     assert main(["bench", "round", "--list", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert list(content["topics"]) == ["round"]

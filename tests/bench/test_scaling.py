@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax import bench
-from mrsa_jax.bench import _curves
+from mrsa_jax.bench import scaling
 from mrsa_watch._base.errors import ConfigurationError
 
 X = [50, 100, 200, 500, 1_000]
@@ -19,12 +18,12 @@ X = [50, 100, 200, 500, 1_000]
 )
 def test_points_without_a_law(x: list[float], y: list[float]) -> None:
     with pytest.raises(ConfigurationError, match="`x` must"):
-        bench.fit_law(x, y)
+        scaling.fit_law(x, y)
 
 
 @pytest.mark.parametrize("exponent", [-1.0, 0.0, 0.5, 1.0, 2.0])
 def test_an_exact_law_is_found_to_rounding(exponent: float) -> None:
-    law = bench.fit_law(X, [3e-6 * x**exponent for x in X])
+    law = scaling.fit_law(X, [3e-6 * x**exponent for x in X])
     np.testing.assert_allclose(law.exponent, exponent, atol=1e-12)
     np.testing.assert_allclose(law.factor, 3e-6)
     assert law.low is not None
@@ -32,7 +31,7 @@ def test_an_exact_law_is_found_to_rounding(exponent: float) -> None:
 
 
 def test_two_points_have_no_interval() -> None:
-    law = bench.fit_law([10, 100], [1.0, 1e3])
+    law = scaling.fit_law([10, 100], [1.0, 1e3])
     assert law[0] == pytest.approx(3.0)
     assert law[2:] == (None, None)
 
@@ -40,7 +39,7 @@ def test_two_points_have_no_interval() -> None:
 def test_the_interval_covers_as_often_as_it_says() -> None:
     rng, covered = np.random.default_rng(0), 0
     for _ in range(2_000):
-        law = bench.fit_law(X, 2.0 * np.power(X, 1.5) * np.exp(0.2 * rng.standard_normal(5)))
+        law = scaling.fit_law(X, 2.0 * np.power(X, 1.5) * np.exp(0.2 * rng.standard_normal(5)))
         assert law.low is not None
         covered += law.low <= 1.5 <= (law.high or 0.0)
     assert abs(covered / 2_000 - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 2_000)
@@ -62,7 +61,7 @@ def test_curves_are_apart_by_every_other_setting() -> None:
         )
         for n in (10, 20) for d in (100, 1_000, 4_000) for g in ("complete", "ring")
     ]  # fmt: skip
-    found = bench.curves(rows)
+    found = scaling.curves(rows)
     assert len(found) == 2 * 3 + 2 * 2
     assert {curve.setting for curve in found} == {"n", "dim"}
     first = found[0]
@@ -72,13 +71,13 @@ def test_curves_are_apart_by_every_other_setting() -> None:
         assert curve.law.exponent == pytest.approx(1.0)
     assert "time grows as n^1.00 between two points" in first.words
     assert "95 % interval 1.00 to 1.00, 3 points" in found[-1].words
-    charts = _curves.scaling_charts(found)
+    charts = scaling.scaling_charts(found)
     assert set(charts) == {"sums_n", "sums_dim"}
     names = [(line.series, line.name) for line in charts["sums_n"].lines]
     assert names[:2] == [("dim 100, graph complete", "n^1.00"), ("dim 100, graph complete", "peer")]
     assert len(names) == 12
-    assert bench.curves([_row("a", [1.0], sizes={"n": 3})]) == []
-    assert bench.curves([_row("a", [1.0]), _row("b", [1.0])]) == []  # of the topics' own sizes
+    assert scaling.curves([_row("a", [1.0], sizes={"n": 3})]) == []
+    assert scaling.curves([_row("a", [1.0]), _row("b", [1.0])]) == []  # of the topics' own sizes
 
 
 def _times(rng: np.random.Generator, scale: float, scatter: float, count: int = 5) -> np.ndarray:
@@ -90,7 +89,9 @@ def test_a_planted_slowdown_is_found_in_its_case_alone() -> None:
     cases = "abcdef"
     old = {("sums", name): _row(name, _times(rng, 1.0, 0.03)) for name in cases}
     new = [_row(name, _times(rng, {"b": 1.5, "e": 0.6}.get(name, 1.0), 0.03)) for name in cases]
-    found = {change.case: change for change in bench.changes([*new, _row("new", [1.0, 1.0])], old)}
+    found = {
+        change.case: change for change in scaling.changes([*new, _row("new", [1.0, 1.0])], old)
+    }
     assert [found[name].verdict for name in cases] == [
         "same", "slower", "same", "same", "faster", "same",
     ]  # fmt: skip
@@ -102,9 +103,9 @@ def test_a_slower_machine_is_no_slowdown_where_the_peer_tells() -> None:
     rng = np.random.default_rng(2)
     old = {("sums", "a"): _row("a", _times(rng, 1.0, 0.02), _times(rng, 3.0, 0.02))}
     loaded = _row("a", _times(rng, 2.0, 0.02), _times(rng, 6.0, 0.02))
-    assert bench.changes([loaded], old)[0].verdict == "same"
+    assert scaling.changes([loaded], old)[0].verdict == "same"
     alone = loaded | {"peer": None, "peer_seconds": [], "peer_processor_seconds": []}
-    assert bench.changes([alone], old)[0].verdict == "slower"
+    assert scaling.changes([alone], old)[0].verdict == "slower"
 
 
 def test_noise_is_seldom_called_a_change() -> None:
@@ -113,14 +114,14 @@ def test_noise_is_seldom_called_a_change() -> None:
     for _ in range(100):
         old = {("sums", str(i)): _row(str(i), _times(rng, 1.0, 0.4)) for i in range(20)}
         new = [_row(str(i), _times(rng, 1.0, 0.4)) for i in range(20)]
-        found = bench.changes(new, old)
+        found = scaling.changes(new, old)
         wrong += any(change.verdict in ("slower", "faster") for change in found)
         assert any(change.verdict == "unclear" for change in found)
     assert wrong <= 8  # 2 of 100 expected at most: beyond 8 with a chance below 1e-3
 
 
 def test_a_single_repeat_says_nothing() -> None:
-    found = bench.changes([_row("a", [9.0])], {("sums", "a"): _row("a", [1.0])})
+    found = scaling.changes([_row("a", [9.0])], {("sums", "a"): _row("a", [1.0])})
     assert found[0].verdict == "unclear"
 
 
@@ -128,6 +129,6 @@ def test_records_of_other_machines_are_no_measure() -> None:
     here = {"processor": "p", "cores": 2, "device": "d", "commit": "x"}
     rows = [_row("a", [1.0]), _row("a", [2.0]), _row("b", [1.0])]
     rows[2]["machine"] = rows[2]["machine"] | {"cores": 4}
-    found = _curves.like(rows, here)
+    found = scaling.like(rows, here)
     assert list(found) == [("sums", "a")]
     assert found["sums", "a"]["seconds"] == [2.0]  # the newest

@@ -58,7 +58,7 @@ def fit_law(x: Any, y: Any) -> Law:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> law = mj.bench.fit_law([1, 10, 100], [2, 200, 20_000])
+        >>> law = mj.bench.scaling.fit_law([1, 10, 100], [2, 200, 20_000])
         >>> round(law.exponent, 12), round(law.factor, 12)
         (2.0, 2.0)
     """

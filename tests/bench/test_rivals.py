@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import bench
-from mrsa_jax.bench import _peers
+from mrsa_jax.bench import rivals
 from mrsa_watch._base.errors import ConfigurationError
 
 _ADAPTER = """
@@ -35,10 +35,10 @@ serve(Workload, "1.2")
 @pytest.fixture
 def peer(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Stand in for FedJAX: an adapter that this Python runs."""
-    shared = _peers._CHECKOUT
+    shared = rivals._CHECKOUT
     (tmp_path / "fedjax").mkdir()
     (tmp_path / "fedjax" / "adapter.py").write_text(_ADAPTER.format(shared=str(shared)))
-    monkeypatch.setattr(_peers, "_PACKAGED", tmp_path)
+    monkeypatch.setattr(rivals, "_PACKAGED", tmp_path)
     monkeypatch.setenv("MRSA_JAX_PEER_FEDJAX", sys.executable)
     return "fedjax"
 
@@ -49,7 +49,7 @@ def _workload(value: float) -> dict[str, object]:
 
 def test_an_unknown_peer() -> None:
     with pytest.raises(ConfigurationError, match=r"`name` must be a known peer.*'fedjax'\?"):
-        bench.python_of("fedjaks")
+        bench.rivals.python_of("fedjaks")
 
 
 def test_a_peer_without_an_environment(
@@ -57,20 +57,20 @@ def test_a_peer_without_an_environment(
 ) -> None:
     monkeypatch.delenv("MRSA_JAX_PEER_PFL", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert bench.python_of("pfl") is None
-    with pytest.raises(_peers.PeerError, match=r"no environment for pfl; make it: python3"):
-        _peers.Peer("pfl", _workload(1.0), threads=1)
-    make, install = bench.how_to_make("pfl")
+    assert bench.rivals.python_of("pfl") is None
+    with pytest.raises(rivals.PeerError, match=r"no environment for pfl; make it: python3"):
+        rivals.Peer("pfl", _workload(1.0), threads=1)
+    make, install = bench.rivals.how_to_make("pfl")
     assert str(tmp_path) in make
     assert install.endswith("requirements.txt")
     python = tmp_path / "mrsa_jax" / "peers" / "pfl" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert bench.python_of("pfl") == python
+    assert bench.rivals.python_of("pfl") == python
 
 
 def test_a_peer_answers(peer: str) -> None:
-    with _peers.Peer(peer, _workload(3.0), threads=2) as running:
+    with rivals.Peer(peer, _workload(3.0), threads=2) as running:
         assert running.title == "FedJAX 1.2"
         assert running.run()["seconds"] == 7.0
         np.testing.assert_array_equal(running.saved(), [60.0])
@@ -79,17 +79,17 @@ def test_a_peer_answers(peer: str) -> None:
 
 
 def test_a_peer_that_breaks_down_says_why(peer: str) -> None:
-    running = _peers.Peer(peer, _workload(-3.0), threads=2)
-    with pytest.raises(_peers.PeerError, match=r"(?s)fedjax ended with 1 at run:.*negative"):
+    running = rivals.Peer(peer, _workload(-3.0), threads=2)
+    with pytest.raises(rivals.PeerError, match=r"(?s)fedjax ended with 1 at run:.*negative"):
         running.run()
     running.close()
 
 
 def test_every_peer_has_an_adapter_and_pins() -> None:
-    for name in bench.PEERS:
-        folder = _peers._CHECKOUT / name
+    for name in bench.rivals.PEERS:
+        folder = rivals._CHECKOUT / name
         compile((folder / "adapter.py").read_text(), name, "exec")
         pins = (folder / "requirements.txt").read_text().splitlines()
         assert all("==" in pin for pin in pins if not pin.startswith("#"))
     named = {name for topic in bench.TOPICS.values() for name in topic.peers}
-    assert named == set(bench.PEERS)
+    assert named == set(bench.rivals.PEERS)
