@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tyro
 
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
@@ -89,7 +88,7 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
         layers = zip(own["layer"].values, *(own[f"layer_{name}"].values for name in _MEASURED),
                      strict=True)  # fmt: skip
         for name, *found in (*whole, *layers):
-            lines.append((str(label), str(name), *map(_number, found)))
+            lines.append((str(label), str(name), *(number(float(one)) for one in found)))
     side_by_side = data_table(
         ("Scheme", *_BESIDE), [(row.scheme, *_beside(row)) for row in rows],
         "What a server learns: if updates never changed (T, hidden among), and as they drift: of "
@@ -107,10 +106,6 @@ def _beside(row: Row) -> list[str]:
         "-" if value is None else number(value) if isinstance(value, float) else str(value)
         for value in values
     ]
-
-
-def _number(value: float) -> str:
-    return number(float(value)) if np.isfinite(value) else "-"
 
 
 _FORMS = {

@@ -153,16 +153,11 @@ def _series(option: Mapping[str, Any]) -> Series:
     elif option.get("is_best"):
         verdict = ("told", "best of its kind")
     words = (
-        f"T {_told(option, 'weak_lower')}; hidden among {_hidden(option)}; "
-        f"{_told(option, 'cardinality', 3)} clients in a mean sum; "
+        f"T {number(option.get('weak_lower'))}; hidden among {_hidden(option)}; "
+        f"{number(option.get('cardinality'), 3)} clients in a mean sum; "
         f"{_percent(option.get('skipped'))} of rounds without a sum"
     )
     return Series(str(option["label"]), verdict, words)
-
-
-def _told(option: Mapping[str, Any], name: str, digits: int = 4) -> str:
-    value = option.get(name)
-    return "-" if value is None else number(value, digits)
 
 
 def _hidden(option: Mapping[str, Any]) -> str:
@@ -181,10 +176,10 @@ def _table(options: list[dict[str, Any]]) -> str:
         mark: Any = badge(*_TAKE) if option["is_chosen"] else ""
         mark = mark or (badge("told", "best") if option.get("is_best") else "")
         rows.append((
-            option["label"], mark, _told(option, "weak_lower"), _hidden(option),
-            _told(option, "cardinality", 3), _percent(option.get("skipped")),
-            _told(played, "fairness_gap", 3), _told(played, "weak_lower"), _hidden(played),
-            _told(played, "exposed_clients"),
+            option["label"], mark, number(option.get("weak_lower")), _hidden(option),
+            number(option.get("cardinality"), 3), _percent(option.get("skipped")),
+            number(played.get("fairness_gap"), 3), number(played.get("weak_lower")),
+            _hidden(played), number(played.get("exposed_clients")),
         ))  # fmt: skip
     headings = ("Scheme", "", "T", "Hidden", "Mean sum", "No sum", "F, played", "T, played",
                 "Hidden, played", "Exposed, played")  # fmt: skip
@@ -195,8 +190,8 @@ def _table(options: list[dict[str, Any]]) -> str:
 def _policies(content: Mapping[str, Any]) -> str:
     """Return what becomes of the chosen scheme's blocks under each policy; "" if not asked."""
     rows = [
-        (_POLICIES.get(str(one["policy"]), str(one["policy"])), _told(one, "weak_lower"),
-         _hidden(one), _told(one, "cardinality", 3), _percent(one.get("skipped")))
+        (_POLICIES.get(str(one["policy"]), str(one["policy"])), number(one.get("weak_lower")),
+         _hidden(one), number(one.get("cardinality"), 3), _percent(one.get("skipped")))
         for one in content.get("policies") or []
     ]  # fmt: skip
     if not rows:

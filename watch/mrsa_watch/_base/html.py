@@ -192,7 +192,7 @@ def number(value: Any, digits: int = 4) -> str:
         >>> [number(value) for value in (float("nan"), float("-inf"), 98765.4321, 1.5e20)]
         ['-', '-inf', '98,765', '1.5e20']
     """
-    if value != value:
+    if value is None or value != value:
         return "-"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
