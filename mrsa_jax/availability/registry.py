@@ -32,6 +32,7 @@ class Row:
         read: Parts behind the name -> parameters; there are none.
         check: (rates as given, *parameters) -> None; raises where they do not fit each other.
         is_by_client: Whether each client may have a rate of its own, as where these go by label.
+        reads: rates as given -> which of `dropout_rates` and `assignment` change anything.
         papers: Keys of papers, or BibTeX entries.
         code: () -> digests of a user's code, by module; the package's own has its version.
     """
@@ -41,6 +42,9 @@ class Row:
     read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
     check: Callable[..., None] = lambda rates, *parameters: None
     is_by_client: bool = False
+    reads: Callable[[Sequence[float]], tuple[str, ...]] = lambda rates: (
+        ("dropout_rates", "assignment") if len(rates) > 1 else ("dropout_rates",)
+    )
     papers: tuple[str, ...] = ()
     code: Callable[[], dict[str, str]] = dict
 
@@ -213,8 +217,14 @@ ROWS: dict[str, Row] = {
         is_by_client=True,
     ),
     "cyclic": Row(_cyclic),
-    "diurnal": Row(_diurnal, "must be written diurnal:AMPLITUDE:PERIOD", _wave, _fits_wave),
-    "replay": Row(_replay, read=_recorded),
+    "diurnal": Row(
+        _diurnal,
+        "must be written diurnal:AMPLITUDE:PERIOD",
+        _wave,
+        _fits_wave,
+        reads=lambda rates: ("dropout_rates", "assignment"),
+    ),
+    "replay": Row(_replay, read=_recorded, reads=lambda rates: ()),
 }
 """Models by the name that flags and files use."""
 BUILT_IN = tuple(ROWS)

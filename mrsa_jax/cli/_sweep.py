@@ -160,6 +160,7 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
                 "cells": sweep.size,
                 "impossible": [sweep.named(p.index) + ": " + p.problem for p in plan.impossible],
                 "points": plan.num_computed,
+                "unread": plan.unread(),
                 "groups": [len(group.numbers) for group in plan.groups],
                 "memory_bytes": plan.memory_bytes,
                 "store_bytes": plan.store_bytes,
@@ -171,6 +172,7 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
     lines = (
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
         f"{_counted(plan.num_computed, 'point')} to compute (equal ones once)",
+        *plan.unread(),
         f"{_counted(len(plan.groups), 'group')}, each compiled once: "
         + ", ".join(
             f"{_counted(len(group.numbers), 'point')}, {group.together} at a time"

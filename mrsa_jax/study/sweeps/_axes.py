@@ -25,6 +25,7 @@ from mrsa_jax.study._load import (
     check_types,
     each_once,
     from_dict,
+    own_and_tables,
     parse_toml,
     read_toml,
     read_value,
@@ -32,6 +33,7 @@ from mrsa_jax.study._load import (
     without_none,
 )
 from mrsa_jax.study._parts import check_parts
+from mrsa_jax.study.sweeps._keys import as_read
 from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
 
 _RANGES = {
@@ -186,10 +188,12 @@ class Sweep:
     def points(self) -> Iterator[Point]:
         """Go through the cells, the last axis fastest."""
         known: dict[tuple[Any, ...], Any] = {}
-        checks = each_once(check_types), each_once(check_parts)
+        checks, read = (each_once(check_types), each_once(check_parts)), each_once(as_read)
         for index in itertools.product(*map(range, self.shape)):
             try:
-                yield Point(index, self.kind.resolve(self.settings_at(index, known), checks))
+                config = self.kind.resolve(self.settings_at(index, known), checks)
+                tables = {name: read(own) for name, own in own_and_tables(config)[1].items()}
+                yield Point(index, dataclasses.replace(config, **tables) if tables else config)
             except ConfigurationError as error:
                 yield Point(index, None, str(error))
 
@@ -207,12 +211,15 @@ class Sweep:
             for field, value in self._changes(index)
         )
 
-    def among(self, indices: Sequence[tuple[int, ...]]) -> str:
-        """Return in words which places some cells have on the axes of which they have not all."""
+    def among(self, indices: Sequence[tuple[int, ...]], but: int | None = None) -> str:
+        """Return in words which places some cells have on the axes of which they have not all.
+
+        `but`: number of an axis that nothing is said of.
+        """
         found = []
-        for axis, places in zip(self.axes, zip(*indices, strict=True), strict=True):
-            own = sorted(set(places))
-            if len(own) < len(axis.values):
+        for k, places in enumerate(zip(*indices, strict=True)):
+            axis, own = self.axes[k], sorted(set(places))
+            if len(own) < len(axis.values) and k != but:
                 names = " with ".join(field.rpartition(".")[2] for field in axis.fields)
                 shown = [
                     " with ".join(

@@ -6,14 +6,15 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study._config import studied
+from mrsa_jax.study._config import PopulationConfig, studied
 from mrsa_jax.study._kinds import Kind
 from mrsa_jax.study._load import each_once, own_and_tables, to_dict
 from mrsa_jax.study._run_folder import Sources
+from mrsa_jax.study._tables import AggregationConfig, DataConfig, TrainingConfig
 
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {"simulate": (), "train": (), "secagg": ()}
 """By which changes results of a kind came to differ, oldest first, in a few words each.
@@ -23,6 +24,56 @@ part of a key depends on the version. A change of any figure of the golden point
 """
 RANGED = ("simulate", "secagg")
 """Kinds whose points are a number of trials, each by itself: more can be added."""
+
+_PARTITIONS = {
+    "shards": ("shards_per_client", "single_label"),
+    "shards_with_shared": ("shared_size", "balanced"),
+    "dirichlet": ("concentration",),
+    "dirichlet_by_client": ("concentration",),
+}
+
+
+def _of_population(own: PopulationConfig) -> Iterable[str]:
+    read = Model.parse(own.availability).row.reads(own.dropout_rates)
+    by_label = own.assignment == "by_label"  # whose rates lie between those that are given
+    return {"dropout_rates", "assignment"}.difference(read, {"assignment"} if by_label else ())
+
+
+def _of_aggregation(own: AggregationConfig) -> Iterable[str]:
+    moves = () if own.clip_rule != "fixed" else ("clip_multiplier", "clip_floor")
+    return *moves, *(() if own.is_noisy else ("noise", "target_delta"))
+
+
+UNREAD: dict[type, Callable[[Any], Iterable[str]]] = {
+    PopulationConfig: _of_population,
+    DataConfig: lambda own: {name for names in _PARTITIONS.values() for name in names}.difference(
+        _PARTITIONS.get(own.partition, ())
+    ),
+    TrainingConfig: lambda own: () if own.decay_rounds else ("decay_factor",),
+    AggregationConfig: _of_aggregation,
+}
+"""Fields of a table that what its other fields choose does not read."""
+
+
+def as_read(table: Any) -> Any:
+    """Return a table of settings in which what nothing reads has its default.
+
+    So points that differ in that alone are one.
+
+    Examples:
+        >>> as_read(DataConfig(partition="iid", concentration=3.0)) == DataConfig()
+        True
+        >>> as_read(DataConfig(partition="dirichlet", concentration=3.0)).concentration
+        3.0
+    """
+    usual = type(table)() if type(table) in UNREAD else None
+    unread = UNREAD[type(table)](table) if usual is not None else ()
+    changed = {
+        name: getattr(usual, name)
+        for name in unread
+        if getattr(table, name) != getattr(usual, name)
+    }
+    return dataclasses.replace(table, **changed) if changed else table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -113,6 +113,19 @@ class Plan:
         counts = collections.Counter(self.cells["key"].tolist())
         return {n: counts[own.key.encode()] for n, own in self.identities.items()}
 
+    def unread(self) -> list[str]:
+        """Say where an axis changes nothing, since what other axes choose does not read it."""
+        grid, found = self.cells.reshape(self.sweep.shape), []
+        for k, axis in enumerate(self.sweep.axes):
+            lines = np.moveaxis(grid, k, -1)
+            same = (lines == lines[..., :1]).all(axis=-1) & (lines["key"][..., 0] != b"")
+            if len(axis.values) > 1 and same.any():
+                places = [(*own[:k], 0, *own[k:]) for own in np.argwhere(same).tolist()]
+                where = self.sweep.among(places, but=k) or "everywhere"
+                count = f"{len(places) * len(axis.values)} of {counted(grid.size, 'cell')}"
+                found.append(f"{axis.name} changes nothing in {count}: {where}")
+        return found
+
     @property
     def is_ranged(self) -> bool:
         """Whether points are a number of trials, to which more can be added."""

@@ -7,14 +7,21 @@ import json
 import pathlib
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+from mrsa_jax.data import Dataset
 from mrsa_jax.study import sweeps
+from mrsa_jax.study._build import CLIP_RULES, PARTITIONS, build_online
+from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._kinds import KINDS
+from mrsa_jax.study._tables import AggregationConfig, DataConfig, TrainingConfig
+from mrsa_jax.study._view import CELL
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
+from mrsa_jax.study.sweeps._axes import Axis
 from mrsa_jax.study.sweeps._engine import computed
-from mrsa_jax.study.sweeps._keys import Identities
+from mrsa_jax.study.sweeps._keys import UNREAD, Identities, as_read
 
 GOLDEN = pathlib.Path(__file__).with_name("golden_points.json")
 SIMULATE = KINDS["simulate"]
@@ -55,6 +62,118 @@ def test_none_where_it_is_not_usual_counts(monkeypatch: pytest.MonkeyPatch) -> N
     known = key_of(scheme="uniform")
     monkeypatch.setitem(_keys.COMPUTES_ALIKE, "simulate", ("a change",))
     assert key_of(scheme="uniform") != known
+
+
+CHANGED = {
+    "shards_per_client": 3,
+    "single_label": False,
+    "shared_size": 40,
+    "balanced": False,
+    "concentration": 5.0,
+}
+
+
+@pytest.mark.parametrize("partition", list(PARTITIONS))
+def test_partitions_read_what_is_said_and_nothing_else(partition: str) -> None:
+    def split(own: DataConfig) -> list[Any]:
+        clients = PARTITIONS[partition](jax.random.key(0), dataset, 5, own)
+        return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(clients)]
+
+    labels, images = np.arange(600) % 7 % 5, np.zeros((600, 1, 1, 1), np.float32)
+    own = images, labels.astype(np.int32)
+    dataset = Dataset("toy", *own, *own, 5)
+    plain = DataConfig(partition=partition, shared_size=20)
+    unread = set(UNREAD[DataConfig](plain))
+    for name, value in CHANGED.items():
+        own = dataclasses.replace(plain, **{name: value})
+        assert (split(own) == split(plain)) == (name in unread), name
+        assert (as_read(own) == as_read(plain)) == (name in unread), name
+
+
+@pytest.mark.parametrize("rates", [(0.3,), (0.1, 0.4)])
+@pytest.mark.parametrize("model", ["independent", "markov:3", "cyclic", "diurnal:0.2:4", "replay:"])
+def test_availability_reads_what_is_said_and_nothing_else(
+    model: str, rates: tuple[float, ...], tmp_path: pathlib.Path
+) -> None:
+    def built(own: PopulationConfig) -> list[Any]:
+        return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(build_online(0, own))]
+
+    if model == "replay:":
+        np.save(tmp_path / "t.npy", np.arange(24).reshape(4, 6) % 5 > 0)
+        model += str(tmp_path / "t.npy")
+    elif model.startswith("diurnal"):
+        rates = rates[-1:]
+    plain = PopulationConfig(6, 3, rates, availability=model)
+    unread = set(UNREAD[PopulationConfig](plain))
+    for name, value in {"dropout_rates": (0.2, *rates[1:]), "assignment": "sorted"}.items():
+        own = dataclasses.replace(plain, **{name: value})
+        assert (built(own) == built(plain)) == (name in unread), name
+        assert (as_read(own) == as_read(plain)) == (name in unread), name
+    by_label = dataclasses.replace(plain, assignment="by_label")
+    assert as_read(by_label).assignment == "by_label"
+
+
+def test_clip_rules_and_noise_read_what_is_said() -> None:
+    assert set(UNREAD[AggregationConfig](AggregationConfig())) == {
+        "clip_multiplier", "clip_floor", "noise", "target_delta",
+    }  # fmt: skip
+    moving = AggregationConfig(clip_rule="last_max", clip_multiplier=2.0, noise="discrete_gaussian")
+    assert as_read(moving) == dataclasses.replace(moving, noise="skellam")
+    for rule in CLIP_RULES:
+        own = [
+            CLIP_RULES[rule](AggregationConfig(clip_rule=rule, clip_multiplier=m))  # type: ignore[arg-type]
+            for m in (2.0, 3.0)
+        ]
+        assert (own[0] == own[1]) == (rule == "fixed")
+    noisy = AggregationConfig(noise_multiplier=1.0, clip_norm=1.0, noise="discrete_gaussian")
+    assert as_read(noisy) == noisy
+    decays = TrainingConfig(decay_rounds=(3,), decay_factor=0.5)
+    assert as_read(decays) == decays
+    assert as_read(TrainingConfig(decay_factor=0.5)) == TrainingConfig()
+
+
+def test_what_nothing_reads_multiplies_no_points() -> None:
+    sweep = parse_sweep("""
+command = "train"
+[grid]
+scheme = ["uniform", "batch_partitioning"]
+privacy_target = [2, 4]
+data.partition = ["iid", "dirichlet"]
+data.concentration = [0.5, 2.0, 8.0]
+""")
+    known = Identities(sweep.kind)
+    keys = np.array([known.of(point.config).key for point in sweep.points()]).reshape(2, 2, 2, 3)
+    assert len(np.unique(keys)) == 12
+    assert (keys[:, :, 0] == keys[:, :, 0, :1]).all()
+    assert (keys[0, 0] == keys[0, 1]).all()
+
+
+def test_axes_that_change_nothing_are_named() -> None:
+    sweep = parse_sweep("""
+skip_impossible = true
+[grid]
+scheme = ["uniform", "batch_partitioning"]
+privacy_target = [2, 4]
+population.dropout_rates = [[0.1], [0.2, 0.3]]
+population.assignment = ["shuffled", "sorted", "by_label"]
+""")
+    known, cells = Identities(sweep.kind), np.zeros(sweep.size, CELL)
+    for number, point in enumerate(sweep.points()):
+        if not point.problem:  # of labels a simulation knows nothing
+            cells[number]["key"] = known.of(point.config).key
+    nothing = sweeps.Plan(sweep, Machine(), cells, {}, {}, (), (), {}, {}, 0)
+    assert nothing.unread() == [
+        "privacy_target changes nothing in 8 of 24 cells: scheme = Random, "
+        "assignment = shuffled or sorted"
+    ]
+    fewer = Axis("a", ("population.assignment",), (("shuffled",), ("sorted",)))
+    two = dataclasses.replace(sweep, axes=(*sweep.axes[:3], fewer))
+    cells = cells.reshape(sweep.shape)[..., :2].ravel()
+    both = dataclasses.replace(nothing, sweep=two, cells=cells).unread()
+    assert both == [
+        "privacy_target changes nothing in 8 of 16 cells: scheme = Random",
+        "a changes nothing in 8 of 16 cells: dropout_rates = 0.1",
+    ]
 
 
 STUDIES = {
