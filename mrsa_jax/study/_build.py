@@ -29,6 +29,7 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._tables import (
+    PARTITIONS,
     AggregationConfig,
     check_threshold,
     graph_of,
@@ -105,15 +106,6 @@ def _lattice(clip_norm: float, bits: int, cohort_size: int, dim: int) -> Any:
 
 # Measured on two cores, ms a round of one and of both: 18 and 30 at 2**21, 123 and 109 at 2**24.
 _WORTH_SHARING = 2**23
-
-PARTITIONS: dict[str, tuple[str, ...]] = {
-    "iid": ("iid",),
-    "shards": ("shards", "shards_per_client", "single_label"),
-    "shards_with_shared": ("shards_with_shared", "shared_size", "balanced"),
-    "dirichlet": ("dirichlet_by_class", "concentration"),
-    "dirichlet_by_client": ("dirichlet_by_client", "concentration"),
-}
-"""Splits of a data set over clients: the function of `data`, and the settings that it takes."""
 
 CLIP_RULES: dict[str, Callable[[AggregationConfig], quantize.ClipRule | None]] = {
     "fixed": lambda config: None,

@@ -329,6 +329,14 @@ PartitionName = Annotated[
         ),
     ),
 ]
+PARTITIONS: dict[str, tuple[str, ...]] = {
+    "iid": ("iid",),
+    "shards": ("shards", "shards_per_client", "single_label"),
+    "shards_with_shared": ("shards_with_shared", "shared_size", "balanced"),
+    "dirichlet": ("dirichlet_by_class", "concentration"),
+    "dirichlet_by_client": ("dirichlet_by_client", "concentration"),
+}
+"""Splits of a data set over clients: the function of `data`, and the settings that it takes."""
 ModelName = Annotated[
     str,
     Cites(

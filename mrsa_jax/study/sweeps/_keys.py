@@ -14,7 +14,7 @@ from mrsa_jax.study._config import PopulationConfig, studied
 from mrsa_jax.study._kinds import Kind
 from mrsa_jax.study._load import each_once, own_and_tables, to_dict
 from mrsa_jax.study._run_folder import Sources
-from mrsa_jax.study._tables import AggregationConfig, DataConfig, TrainingConfig
+from mrsa_jax.study._tables import PARTITIONS, AggregationConfig, DataConfig, TrainingConfig
 
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {"simulate": (), "train": (), "secagg": ()}
 """By which changes results of a kind came to differ, oldest first, in a few words each.
@@ -25,18 +25,16 @@ part of a key depends on the version. A change of any figure of the golden point
 RANGED = ("simulate", "secagg")
 """Kinds whose points are a number of trials, each by itself: more can be added."""
 
-_PARTITIONS = {
-    "shards": ("shards_per_client", "single_label"),
-    "shards_with_shared": ("shared_size", "balanced"),
-    "dirichlet": ("concentration",),
-    "dirichlet_by_client": ("concentration",),
-}
-
 
 def _of_population(own: PopulationConfig) -> Iterable[str]:
     read = Model.parse(own.availability).row.reads(own.dropout_rates)
     by_label = own.assignment == "by_label"  # whose rates lie between those that are given
     return {"dropout_rates", "assignment"}.difference(read, {"assignment"} if by_label else ())
+
+
+def _of_data(own: DataConfig) -> Iterable[str]:
+    read = PARTITIONS[own.partition][1:]
+    return {name for _, *names in PARTITIONS.values() for name in names}.difference(read)
 
 
 def _of_aggregation(own: AggregationConfig) -> Iterable[str]:
@@ -46,9 +44,7 @@ def _of_aggregation(own: AggregationConfig) -> Iterable[str]:
 
 UNREAD: dict[type, Callable[[Any], Iterable[str]]] = {
     PopulationConfig: _of_population,
-    DataConfig: lambda own: {name for names in _PARTITIONS.values() for name in names}.difference(
-        _PARTITIONS.get(own.partition, ())
-    ),
+    DataConfig: _of_data,
     TrainingConfig: lambda own: () if own.decay_rounds else ("decay_factor",),
     AggregationConfig: _of_aggregation,
 }

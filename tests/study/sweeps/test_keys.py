@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from mrsa_jax.data import Dataset
-from mrsa_jax.study import sweeps
-from mrsa_jax.study._build import CLIP_RULES, PARTITIONS, build_online
+from mrsa_jax.study import _build, sweeps
+from mrsa_jax.study._build import CLIP_RULES, build_clients, build_online
 from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._kinds import KINDS
-from mrsa_jax.study._tables import AggregationConfig, DataConfig, TrainingConfig
+from mrsa_jax.study._tables import PARTITIONS, AggregationConfig, DataConfig, TrainingConfig
 from mrsa_jax.study._view import CELL
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
 from mrsa_jax.study.sweeps._axes import Axis
@@ -74,14 +74,17 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("partition", list(PARTITIONS))
-def test_partitions_read_what_is_said_and_nothing_else(partition: str) -> None:
+def test_partitions_read_what_is_said_and_nothing_else(
+    partition: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def split(own: DataConfig) -> list[Any]:
-        clients = PARTITIONS[partition](jax.random.key(0), dataset, 5, own)
+        _, clients = build_clients(0, own, 5)
         return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(clients)]
 
     labels, images = np.arange(600) % 7 % 5, np.zeros((600, 1, 1, 1), np.float32)
-    own = images, labels.astype(np.int32)
-    dataset = Dataset("toy", *own, *own, 5)
+    both = images, labels.astype(np.int32)
+    toy = Dataset("toy", *both, *both, 5)
+    monkeypatch.setattr(_build, "load_data", lambda *given: toy)
     plain = DataConfig(partition=partition, shared_size=20)
     unread = set(UNREAD[DataConfig](plain))
     for name, value in CHANGED.items():
