@@ -368,9 +368,6 @@ def quantize_rows() -> dict[str, Row]:
             lambda q: mj.quantize.wrapping.wrap_probability(q, noise, N, 2**20),
             _both(lattice),
         ),
-        "required_modulus_bits": _not(
-            VALUE, lambda w: mj.quantize.required_modulus_bits(16, N, w), weights
-        ),
         "ring_size": _not(VALUE, lambda w: mj.quantize.budgets.ring_size(16, N, w), weights),
     }
 

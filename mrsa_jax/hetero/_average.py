@@ -39,43 +39,15 @@ from mrsa_jax.hetero._round import (
 from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortened, stochastic
 from mrsa_jax.secagg import Seeds, derive_seeds
-from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
+from mrsa_jax.secagg._aggregator_state import (
+    AggregateOut,
+    AggregatorState,
+    key_words,
+    survivors_by_step,
+)
 from mrsa_watch._base.errors import check_number, require
 
 _OK = np.int32(Status.OK)
-
-
-class SegmentOut(NamedTuple):
-    """What a round gives.
-
-    Attributes:
-        update: float32[d], the mean of the quantized updates that were summed, or what the robust
-            rule made of the blocks' averages; zeros unless OK.
-        status: int32, a `Status`.
-        learned: uint32[segments, B, w], w the widest segment's length: the ring sums that the
-            server learns, a row for each block of a segment (zero rows beyond the last, and where
-            none was learnt; zeros beyond a segment's own length).
-        clipped_fraction: float32, share of the coordinates that were clipped, of the clients who
-            sent an input.
-        summed: bool[n], the slots that are in every segment's sums; none unless OK.
-        components: int32[n], the smallest slot that is summed for those who are, else -1.
-        total_weight: uint32, the number of clients summed; 0 unless OK.
-        counts: int32[blocks], clients in each block's sum; 0 where it was not learnt.
-        block_status: int32[blocks].
-        wrapped: int32, coordinates of blocks' sums that noise takes out of the ring's window; 0
-            unless OK.
-    """
-
-    update: Array
-    status: Array
-    learned: Array
-    clipped_fraction: Array
-    summed: Array
-    components: Array
-    total_weight: Array
-    counts: Array
-    block_status: Array
-    wrapped: Any = np.int32(0)
 
 
 @pytree
@@ -142,7 +114,7 @@ class SegmentAverage:
         weights: ArrayLike | Sequence[Any] | None = None,
         *,
         assignment_key: Key[Array, ""] | None = None,
-    ) -> tuple[SegmentOut, AggregatorState]:
+    ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
 
         Each step is one program over as many segments as go at once. Under `jit`, `vmap` or
@@ -190,9 +162,9 @@ class SegmentAverage:
         clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, self.layout.dim)
-        out = SegmentOut(
-            update, round_.status, learned, share, summed, components, total, round_.counts,
-            round_.block_status, wrapped,
+        out = AggregateOut(
+            update, round_.status, learned, share, summed, components, total, wrapped,
+            round_.counts, round_.block_status,
         )  # fmt: skip
         return out, state.after(self.clip_rule, update, round_.status == _OK)
 

@@ -12,4 +12,4 @@ from ._stochastic import (
     following_range as following_range,
     stochastic as stochastic,
 )
-from .budgets import budget as budget, required_modulus_bits as required_modulus_bits
+from .budgets import budget as budget

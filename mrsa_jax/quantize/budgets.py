@@ -233,33 +233,6 @@ def largest_levels(
     return (ring - 1) // total + 1
 
 
-def required_modulus_bits(
-    num_levels: int | np.integer,
-    count: int | np.integer,
-    max_weight: _Weights = 1,
-) -> int:
-    """Return the b of the smallest ring of 2**b elements that holds the sum of `count` codes.
-
-    Args:
-        num_levels: K, at least 2.
-        count: Clients in the sum, at least 1.
-        max_weight: Largest weight, or all clients' weights (`largest_total_weight`).
-
-    Returns:
-        ceil(log2(ring_size)).
-
-    Raises:
-        ConfigurationError: If an argument is out of range.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> budgets = mj.quantize.budgets
-        >>> budgets.required_modulus_bits(2**16, 12), budgets.required_modulus_bits(2, 1)
-        (20, 1)
-    """
-    return (ring_size(num_levels, count, max_weight) - 1).bit_length()
-
-
 def check_fits(
     num_levels: int | np.integer,
     count: int | np.integer,

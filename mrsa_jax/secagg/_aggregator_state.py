@@ -201,20 +201,25 @@ class AggregateOut(NamedTuple):
     """What a round gives.
 
     Attributes:
-        update: float32[d], (weighted) mean of the quantized updates that were summed; zeros
-            unless OK.
+        update: float32[d], (weighted) mean of the quantized updates that were summed, or what a
+            robust rule made of the blocks' averages; zeros unless OK.
         status: int32, a `Status`.
         learned: uint32[d], the ring total that the server learns; zeros unless OK. Of a rotated
-            lattice, d is its `padded_dim`.
+            lattice, d is its `padded_dim`. Of sums of segments uint32[segments, B, w], w the widest
+            segment's length: a row for each block of a segment (zero rows beyond the last, and
+            where none was learnt; zeros beyond a segment's own length).
         clipped_fraction: float32, share of the coordinates that were clipped, of the clients who
             sent an input.
-        summed: bool[n], the slots that are in the sum; none unless OK.
+        summed: bool[n], the slots that are in the sum, or in every segment's; none unless OK.
         components: int32[n], for each slot the smallest slot of the learnt sum that it is in, -1
             for none: more than one number where the graph fell apart, in failed rounds too.
         total_weight: uint32, the sum of the weights, learnt in the same secure sum; the number of
             clients where there are none; 0 unless OK.
         wrapped: int32, coordinates whose true sum is outside the ring's window, so that the total
             stands for another one: by noise alone, and known to the simulation only.
+        counts: int32[blocks], of sums of segments: clients in each block's sum; 0 where it was not
+            learnt.
+        block_status: int32[blocks], of sums of segments.
     """
 
     update: Array
@@ -225,6 +230,8 @@ class AggregateOut(NamedTuple):
     components: Array
     total_weight: Array
     wrapped: Any = np.int32(0)
+    counts: Any = None
+    block_status: Any = None
 
 
 @runtime_checkable

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
+from jaxtyping import Array
 
-from mrsa_jax._core.arrays import needs_values
+from mrsa_jax._core.arrays import needs_values, pytree
 from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
 from mrsa_jax.modular import check_modulus
@@ -36,11 +37,12 @@ SEALED_SHARES = 2 * SHARE + TAG  # a share of b_i and one of s_i, encrypted
 _SECRETS = 2  # b_i and s_i
 
 
-@finding
+@pytree
 class Operations:
     """How often one role does what, at each step.
 
     Clients' fields have shape [..., 4, n], the server's [..., 4]; 5 with the consistency check.
+    Float32 scalars where they are the seconds that one operation takes (`costs.operation_seconds`).
 
     Attributes:
         key_pairs: X25519 key pairs drawn.
@@ -54,13 +56,13 @@ class Operations:
         signatures: Ed25519 signatures made or checked.
     """
 
-    key_pairs: np.ndarray
-    key_agreements: np.ndarray
-    share_products: np.ndarray
-    encryptions: np.ndarray
-    prg_words: np.ndarray
-    interpolation_products: np.ndarray
-    signatures: np.ndarray
+    key_pairs: np.ndarray | Array
+    key_agreements: np.ndarray | Array
+    share_products: np.ndarray | Array
+    encryptions: np.ndarray | Array
+    prg_words: np.ndarray | Array
+    interpolation_products: np.ndarray | Array
+    signatures: np.ndarray | Array
 
 
 _KINDS = tuple(field.name for field in dataclasses.fields(Operations))

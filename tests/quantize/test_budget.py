@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.quantize import budget, required_modulus_bits
+from mrsa_jax.quantize import budget
 from mrsa_jax.quantize.budgets import (
     check_fits,
     check_weights,
@@ -73,7 +73,7 @@ def test_the_largest_sum_is_reached_and_never_passed(levels, weights, data) -> N
     if largest == 0:
         return
     assert ring_size(levels, count, np.asarray(weights)) == largest + 1
-    bits = required_modulus_bits(levels, count, weights)
+    bits = budget(levels, count, weights).required_bits
     assert 2 ** (bits - 1) <= largest < 2**bits
     check_fits(levels, count, largest + 1, weights)
     with pytest.raises(ConfigurationError, match="`modulus` must exceed"):

@@ -9,7 +9,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.quantize import required_modulus_bits, stochastic
+from mrsa_jax.quantize import budget, stochastic
 from mrsa_jax.quantize.budgets import check_fits, ring_size
 
 
@@ -41,7 +41,7 @@ def test_rejects_sums_that_would_wrap():
     with pytest.raises(mj.ConfigurationError, match="`num_levels` must be at least 2; got 1"):
         ring_size(1, 5)
     with pytest.raises(mj.ConfigurationError, match="`count` must be at least 1; got 0"):
-        required_modulus_bits(4, 0)
+        budget(4, 0)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_rejects_sums_that_would_wrap():
 )
 def test_bits_of_a_sum(levels, count, bits):
     largest = count * (levels - 1)
-    assert required_modulus_bits(levels, count) == bits
+    assert budget(levels, count).required_bits == bits
     assert 2 ** (bits - 1) <= largest < 2**bits
     assert ring_size(levels, count) == largest + 1
 

@@ -1,6 +1,5 @@
 from ._latency import (
     LatencyModel as LatencyModel,
-    OperationSeconds as OperationSeconds,
     calibrate as calibrate,
     latency_model as latency_model,
     operation_seconds as operation_seconds,

@@ -6,7 +6,6 @@ CCESA's Table 2 times steps alone; this model adds the network and clients of un
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import time
@@ -40,22 +39,6 @@ _MEASURED = {
 
 
 @pytree
-class OperationSeconds:
-    """Seconds that one operation of each kind takes at nominal speed; float32 scalars.
-
-    Fields as those of `Operations`; built by `operation_seconds` or measured by `calibrate`.
-    """
-
-    key_pairs: Array
-    key_agreements: Array
-    share_products: Array
-    encryptions: Array
-    prg_words: Array
-    interpolation_products: Array
-    signatures: Array
-
-
-@pytree
 class LatencyModel:
     """Rates that turn costs into seconds; a pytree of float32 leaves, built by `latency_model`.
 
@@ -76,8 +59,8 @@ class LatencyModel:
     down_bytes_per_second: Array
     server_bytes_per_second: Array
     round_trip_seconds: Array
-    client_seconds: OperationSeconds
-    server_seconds: OperationSeconds
+    client_seconds: Operations
+    server_seconds: Operations
     compute_slowdown: Slowdown
     link_slowdown: Slowdown
     quantile: Array
@@ -112,8 +95,8 @@ class Latency:
         return tuple(float(value) for value in np.quantile(self.total_seconds, shares))
 
 
-def operation_seconds(**seconds: float | int) -> OperationSeconds:
-    """Return the time of each kind of operation; those not given as measured here.
+def operation_seconds(**seconds: float | int) -> Operations:
+    """Return the seconds of one operation of each kind; those not given as measured here.
 
     Args:
         **seconds: By the names of `Operations`, each at least 0.
@@ -129,7 +112,7 @@ def operation_seconds(**seconds: float | int) -> OperationSeconds:
     unknown = set(seconds) - set(_MEASURED)
     known = ", ".join(_MEASURED)
     require(not unknown, "seconds", f"must name operations ({known})", *sorted(unknown))
-    return OperationSeconds(
+    return Operations(
         **{name: not_negative(value, name) for name, value in {**_MEASURED, **seconds}.items()}
     )
 
@@ -140,8 +123,8 @@ def latency_model(
     down_bytes_per_second: float | int = 1.25e7,
     server_bytes_per_second: float | int = 1.25e9,
     round_trip_seconds: float | int = 0.05,
-    client_seconds: OperationSeconds | None = None,
-    server_seconds: OperationSeconds | None = None,
+    client_seconds: Operations | None = None,
+    server_seconds: Operations | None = None,
     compute_slowdown: Slowdown | None = None,
     link_slowdown: Slowdown | None = None,
     quantile: float | int = 1.0,
@@ -246,8 +229,8 @@ def round_latency(
         on_device(sends.astype(np.bool_)),
         on_device(costs.bytes_up, jnp.float32),
         on_device(costs.bytes_down, jnp.float32),
-        _stacked(costs.client),
-        _stacked(costs.server),
+        on_device(np.stack(jax.tree.leaves(costs.client), axis=-1), jnp.float32),
+        on_device(np.stack(jax.tree.leaves(costs.server), axis=-1), jnp.float32),
     )
     seconds, late = _simulate(as_key(seed), model, amounts, count, is_many)
     return Latency(np.asarray(seconds), np.asarray(late))
@@ -261,11 +244,6 @@ class _Amounts(NamedTuple):
     down: Array
     client: Array
     server: Array
-
-
-def _stacked(operations: Operations) -> Array:
-    parts = [getattr(operations, field.name) for field in dataclasses.fields(Operations)]
-    return on_device(np.stack(parts, axis=-1), jnp.float32)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
@@ -287,14 +265,14 @@ def _one_round(
     answers = jnp.concatenate([jnp.zeros_like(amounts.down[:1]), amounts.down[:-1]])
     # An answer is on its way to everybody who was heard, but only those heard again wait for it.
     moving = answers / model.down_bytes_per_second + amounts.up / model.up_bytes_per_second
-    working = amounts.client @ _vector(model.client_seconds)
+    working = amounts.client @ jnp.stack(jax.tree.leaves(model.client_seconds))
     taken = link[None] * moving + compute[None] * working
     expected = jnp.concatenate([amounts.sends[:1], amounts.sends[:-1]]).sum(axis=-1)
     wait = jax.vmap(_wait, in_axes=(None, 0, 0, 0))(model, taken, amounts.sends, expected)
     late = (amounts.sends & (taken > wait[:, None])).sum(axis=-1, dtype=jnp.int32)
     shared = jnp.maximum(amounts.up.sum(axis=-1), answers.sum(axis=-1))
     wait = jnp.maximum(wait, shared / model.server_bytes_per_second)
-    removing = amounts.server @ _vector(model.server_seconds)
+    removing = amounts.server @ jnp.stack(jax.tree.leaves(model.server_seconds))
     return wait + removing + model.round_trip_seconds, late
 
 
@@ -316,10 +294,6 @@ def _wait(
     return jnp.where(limited, model.timeout_seconds, jnp.minimum(last, model.timeout_seconds))
 
 
-def _vector(seconds: OperationSeconds) -> Float32[Array, " kinds"]:
-    return jnp.stack([getattr(seconds, field.name) for field in dataclasses.fields(Operations)])
-
-
 # ---- How long this machine takes for each operation of the protocol, with the real primitives.
 #
 # For `latency_model`: X25519, HKDF-SHA256, AES-256-GCM and ChaCha20 through `cryptography`, field
@@ -330,7 +304,7 @@ _WORDS = 10_000  # of keystream, a pad of Table 2
 _FIELD = (50, 18)  # points and limbs: a step of sharing among 50 neighbours
 
 
-def calibrate(budget_seconds: float | int = 0.2) -> OperationSeconds:
+def calibrate(budget_seconds: float | int = 0.2) -> Operations:
     """Measure the time of each operation on one core of this machine.
 
     Each is the least time of many short batches, so that other load matters little.

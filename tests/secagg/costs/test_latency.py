@@ -13,9 +13,9 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.secagg import RoundCosts, expected_costs, round_costs
+from mrsa_jax.secagg._round_costs import Operations
 from mrsa_jax.secagg.costs import (
     LatencyModel,
-    OperationSeconds,
     Slowdown,
     calibrate,
     exponential_tail,
@@ -29,7 +29,7 @@ from mrsa_jax.secagg.costs import (
 
 N = 4
 COMPLETE = ~np.eye(N, dtype=bool)
-IDLE = {field.name: 0.0 for field in dataclasses.fields(OperationSeconds)}
+IDLE = {field.name: 0.0 for field in dataclasses.fields(Operations)}
 
 
 def _costs(lost_at_input: int = 0) -> RoundCosts:
