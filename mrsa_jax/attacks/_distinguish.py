@@ -24,7 +24,7 @@ from mrsa_jax._core.arrays import as_integers, host_array, needs_values, on_devi
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.attacks._view import AggregateView, checked_view
-from mrsa_jax.privacy._noise import check_noise, check_spread
+from mrsa_jax.privacy._covariances import check_noise, check_spread
 from mrsa_watch._base.errors import check_integer, require
 
 _ROUNDING = 1e-12  # of an eigenvalue of M, beside its largest

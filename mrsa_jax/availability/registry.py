@@ -18,7 +18,7 @@ from mrsa_watch._base.errors import ConfigurationError, require
 if TYPE_CHECKING:
     import numpy as np
 
-    from mrsa_jax.availability._steps import Availability
+    from mrsa_jax.availability._random import Availability
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +194,7 @@ def register(
                   given=("each client's dropout rate",), taken=BUILT_IN)  # fmt: skip
 
     def build(each: Any, rates: Sequence[float], places: Any, *parameters: Any) -> Any:
-        from mrsa_jax.availability._steps import Availability
+        from mrsa_jax.availability._random import Availability
 
         model = made(factory, "an availability model", each, *parameters)
         rule = "must make a model, with `for_clients`, `init` and `sample`"

@@ -1,2 +1,8 @@
-from ._families import blocks as blocks, grids as grids, nets as nets, rectangles as rectangles
-from ._judge import Judgement as Judgement, judge as judge
+from ._judge import (
+    Judgement as Judgement,
+    blocks as blocks,
+    grids as grids,
+    judge as judge,
+    nets as nets,
+    rectangles as rectangles,
+)

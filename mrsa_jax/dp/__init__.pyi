@@ -8,4 +8,4 @@ from ._lattice_noise import (
 from ._ledger import Ledger as Ledger, ledger as ledger
 from ._mechanism import RingMechanism as RingMechanism, ring_mechanism as ring_mechanism
 from ._privacy_losses import privacy_losses as privacy_losses
-from ._strategies import toeplitz as toeplitz
+from ._spending import toeplitz as toeplitz

@@ -23,8 +23,7 @@ from mrsa_jax.dp._histories import (
 from mrsa_jax.dp._mechanism import RingLosses
 from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
-from mrsa_jax.dp._spending import Losses
-from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._spending import Losses, check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
 from mrsa_watch._base.errors import check_known, check_number, check_size, require
 from mrsa_watch._base.html import finding, telling

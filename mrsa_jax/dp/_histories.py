@@ -16,7 +16,7 @@ from mrsa_jax._core.selector import block_size_of, check_selector, cohort_size_o
 from mrsa_jax._core.streams import threshold
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._mixtures import Known, Sampled
-from mrsa_jax.dp._strategies import Form
+from mrsa_jax.dp._spending import Form
 from mrsa_watch._base.errors import POSITIVE, check_blind, check_number, check_size, require
 
 # ---- The largest mu of any participation that keeps a separation: what holds without any law.

@@ -11,8 +11,7 @@ from jaxtyping import Float64
 from mrsa_jax import privacy
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax.dp._mechanism import BlockMechanism, Composed, RingMechanism
-from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
-from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._spending import Correlated, Independent, Law, check_strategy, of_clients
 from mrsa_jax.dp._survivors import Sums
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import finding, telling
@@ -206,7 +205,7 @@ def ledger(
     a strategy one product of its Gram matrix, or band, with it.
 
     Source: Dong, Roth, Su, "Gaussian differential privacy" (2022), Corollary 2; with a strategy
-    Choquette-Choo et al. (2023), see `_strategies`.
+    Choquette-Choo et al. (2023), see `_spending`.
     """
     sums = Sums.of(participation)
     if mechanism is not None:

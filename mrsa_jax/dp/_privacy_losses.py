@@ -33,7 +33,7 @@ from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import as_key, block_words, fold, fold_over, key_words
 from mrsa_jax.availability import Availability
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
-from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._spending import check_strategy
 from mrsa_watch._base.errors import check_integer, check_known, check_size, require
 
 # ---- Losses of a client who joins by coins and rests in between, drawn in blocks of b rounds.

@@ -28,9 +28,9 @@ from mrsa_jax._core import gaussian as _gaussian
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax.privacy._coalitions import as_history, check_coalition, without
+from mrsa_jax.privacy._covariances import check_noise, check_spread
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._leverage import as_floats
-from mrsa_jax.privacy._noise import check_noise, check_spread
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, require
 from mrsa_watch._base.html import finding, telling
 

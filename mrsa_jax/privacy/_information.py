@@ -24,6 +24,8 @@ from mrsa_jax._core.device import at_once
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._covariances import (
     as_floats,
+    check_noise,
+    check_spread,
     covariances,
     decided,
     exponents_of,
@@ -33,7 +35,6 @@ from mrsa_jax.privacy._covariances import (
     participations,
 )
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
-from mrsa_jax.privacy._noise import check_noise, check_spread
 from mrsa_watch._base.errors import require
 
 _LEAST_RATIO = 1e-13

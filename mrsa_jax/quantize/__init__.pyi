@@ -4,7 +4,6 @@ from ._lattice import (
     lattice as lattice,
     shortened as shortened,
 )
-from ._noise import RingNoise as RingNoise
 from ._stochastic import (
     ClipRule as ClipRule,
     Quantizer as Quantizer,
@@ -13,3 +12,4 @@ from ._stochastic import (
     stochastic as stochastic,
 )
 from .budgets import budget as budget
+from .wrapping import RingNoise as RingNoise

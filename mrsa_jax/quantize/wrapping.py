@@ -7,16 +7,44 @@ codes. Noise has no largest value, so a sum can leave the window and come back a
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32, UInt32
+from jaxtyping import Array, Bool, Int32, Key, UInt32
 
 from mrsa_jax._core.arrays import needs_values, one_program
 from mrsa_jax.quantize._lattice import LatticeQuantizer
 from mrsa_jax.quantize._stochastic import Quantizer
 from mrsa_watch._base.errors import check_integer, require, require_methods
+
+# ---- What a sum in the ring asks of the noise that its clients add.
+
+
+@runtime_checkable
+class RingNoise(Protocol):
+    """Noise of one client on a lattice of integers: a frozen pytree, the same law for each.
+
+    `mrsa_jax.dp` has the laws; what sums and decodes knows them by these methods alone.
+    """
+
+    @property
+    def variance(self) -> float:
+        """Return its variance, in squared units of what it is added to."""
+        ...
+
+    def on(self, step: float) -> RingNoise:
+        """Return the same noise on a lattice of this step: its variance over step squared."""
+        ...
+
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*shape"]:
+        """Draw independent integers; nothing but the key decides them."""
+        ...
+
+    def tail(self, bound: Any) -> Any:
+        """Return the probability that one draw exceeds `bound` in absolute value."""
+        ...
+
 
 LIKELIEST_WRAP = 0.05
 """Above it a ring is refused: one coordinate in twenty would be wrong by R steps."""

@@ -1,7 +1,10 @@
 from . import costs as costs, failures as failures
 from ._aggregator import RingAverage as RingAverage, ring_average as ring_average
-from ._aggregator_state import Aggregator as Aggregator, admitted as admitted
-from ._coding import noisy_codes as noisy_codes
+from ._aggregator_state import (
+    Aggregator as Aggregator,
+    admitted as admitted,
+    noisy_codes as noisy_codes,
+)
 from ._conditions import (
     check_round as check_round,
     informative as informative,

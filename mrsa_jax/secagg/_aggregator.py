@@ -31,10 +31,14 @@ from mrsa_jax.quantize.wrapping import check_wraps
 from mrsa_jax.secagg._aggregator_state import (
     AggregateOut,
     AggregatorState,
+    encoded,
+    is_centred,
     key_words,
+    on_lattice,
     survivors_by_step,
+    totals_of,
+    with_noise,
 )
-from mrsa_jax.secagg._coding import encoded, is_centred, on_lattice, totals_of, with_noise
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
 from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum

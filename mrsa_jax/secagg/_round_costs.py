@@ -198,7 +198,7 @@ def _with_check(
     those of its neighbours, the server checks all: of keys, then of the list.
     """
 
-    def inserted(values: np.ndarray, row: Any, axis: int = -2) -> np.ndarray:
+    def inserted(values: Any, row: Any, axis: int = -2) -> np.ndarray:
         return np.insert(values, 3, row, axis=axis)
 
     up, down = costs.bytes_up.copy(), costs.bytes_down.copy()

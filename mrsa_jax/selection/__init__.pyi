@@ -1,5 +1,4 @@
-from ._balls_in_bins import balls_in_bins as balls_in_bins
-from ._bernoulli import bernoulli as bernoulli, poisson as poisson
+from ._bernoulli import balls_in_bins as balls_in_bins, bernoulli as bernoulli, poisson as poisson
 from ._blocks import (
     batch_partitioning as batch_partitioning,
     partition as partition,
@@ -32,10 +31,9 @@ from ._rounds import (
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
 )
-from ._separation import minimum_separation as minimum_separation
 from ._theory import (
     enumerate_family as enumerate_family,
     expected_cardinality as expected_cardinality,
     family_size as family_size,
 )
-from ._within import blocks_within as blocks_within
+from ._within import blocks_within as blocks_within, minimum_separation as minimum_separation

@@ -22,7 +22,7 @@ from mrsa_jax.selection._blocks import BlockSelection
 
 def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
     """Return whether rollouts of a scheme, under availability for its clients, are run here."""
-    # `_loops` plays what `_blocks` chooses with JAX and `_over_trials` on a GPU, from the same
+    # `_loops` plays what `_blocks` chooses with JAX and `_ranking` on a GPU, from the same
     # words; a class made from these may choose otherwise
     is_known = type(selector) is BlockSelection and type(availability) is Independent
     if not is_known or not is_threefry(key):

@@ -269,7 +269,7 @@ def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> No
 
 
 def _balls_in_bins(num_clients: int, cohort_size: int, bins: int) -> Any:
-    from mrsa_jax.selection._balls_in_bins import balls_in_bins
+    from mrsa_jax.selection._bernoulli import balls_in_bins
 
     return balls_in_bins(num_clients, bins)
 
@@ -283,7 +283,7 @@ def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
 
 
 def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) -> Any:
-    from mrsa_jax.selection._separation import minimum_separation
+    from mrsa_jax.selection._within import minimum_separation
 
     return minimum_separation(inner.build(num_clients, cohort_size), rounds)
 

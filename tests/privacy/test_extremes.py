@@ -23,7 +23,7 @@ from mrsa_jax.privacy import (
     weak_privacy,
     weak_privacy_trajectory,
 )
-from mrsa_jax.privacy.solver import Vector, _sieve, _space, _through
+from mrsa_jax.privacy.solver import Vector, _space, _through
 
 Matrix = list[list[int]]
 
@@ -148,7 +148,7 @@ def test_a_witness_that_is_none_is_not_returned(
             coefficients = tuple(z + 1 for z in coefficients)
         return Vector(weight, columns, coefficients, method)
 
-    for module in (_space, _sieve, _through, _trajectory, _clients):
+    for module in (_space, _through, _trajectory, _clients):
         monkeypatch.setattr(module, "Vector", wrong)
     with pytest.raises(MrsaError, match="a combination of the sums is not what it was found as"):
         function(HISTORY)

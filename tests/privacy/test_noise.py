@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax.privacy._covariances import check_noise, check_spread
 from mrsa_jax.privacy._hidden import noise_root
-from mrsa_jax.privacy._noise import check_noise, check_spread
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ def test_the_kernel_maps_over_configurations():
 
 
 def test_more_clients_than_the_kernel_takes_are_no_error(monkeypatch):
-    monkeypatch.setattr("mrsa_jax.selection._over_trials._MOST_CLIENTS", 11)
+    monkeypatch.setattr("mrsa_jax.selection._ranking._MOST_CLIENTS", 11)
     scheme, online = selection.uniform(13, 5), independent(0.4)
     expected = np.asarray(selection.rollout_trials(1, scheme, online, 3, 2))
-    monkeypatch.setattr("mrsa_jax.selection._over_trials._in_tiles", None)
+    monkeypatch.setattr("mrsa_jax.selection._ranking._in_tiles", None)
     with mj.use_form("pallas"):
         found = np.asarray(selection.rollout_trials(1, scheme, online, 3, 2))
     assert (found == expected).all()

@@ -31,6 +31,5 @@ from ._ranks import (
     support_of as support_of,
 )
 from ._search import Plan as Plan, Progress as Progress, parity_checks as parity_checks, run as run
-from ._sieve import Alone as Alone, Sieve as Sieve
-from ._space import Space as Space, Vector as Vector
+from ._space import Alone as Alone, Sieve as Sieve, Space as Space, Vector as Vector
 from ._through import Through as Through

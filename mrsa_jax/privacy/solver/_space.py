@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import secrets
 
 import numpy as np
 
 from mrsa_jax.privacy.solver import _search
 from mrsa_jax.privacy.solver._ranks import (
+    AUDIT_BITS,
     SECONDS_PER_PRODUCT,
     Groups,
     collapse,
     combination_on,
+    independent_rows,
+    kernel_of,
+    product,
+    reduced_echelon,
+    residues_of,
+    solve_each,
+    solve_on,
     support_of,
 )
 from mrsa_watch._base.errors import MrsaError
+from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,3 +178,229 @@ class Space:
         if outcome.subset is None:
             return outcome.is_proof, None
         return False, self.vector(outcome.subset, outcome.method)
+
+
+# ---- Light vectors of one or two groups, and clients who stand alone, from a basis of columns.
+#
+# With B a basis of columns, row i of X = B^-1 A says which other columns move with column i: none,
+# and the column stands alone: its unit vector lies in the space; one, or a multiple of another row,
+# and two columns form a light vector. Only the products of X with a few random vectors are ever
+# computed, modulo primes drawn for the call. Modulo a prime that keeps the rank, a column that does
+# not stand alone does not over the rationals either.
+
+_AXES = 3
+_MOST_PAIRS = 16
+# Exact coefficients: for each unknown, bit of the largest minor, and column that is solved for.
+_SECONDS_PER_LIFT = 1.3e-13
+
+
+@dataclasses.dataclass(frozen=True)
+class Alone:
+    """Groups whose unit vector is in the space.
+
+    Attributes:
+        groups: Sorted.
+        last_rows: For each, the last of the space's rows that its combination uses: from it on the
+            group stands alone.
+        vectors: For each, its exact combination; empty where that was too expensive.
+        error_bits: None where groups and last rows are proven; otherwise k: one of them is wrong
+            with error chance below 2**-k.
+    """
+
+    groups: tuple[int, ...]
+    last_rows: tuple[int, ...]
+    vectors: tuple[Vector, ...]
+    error_bits: int | None
+
+
+class Sieve:
+    """Which groups stand alone, and which two form a light vector.
+
+    Attributes:
+        suspects: Sorted groups that stand alone modulo all primes; nobody else does.
+    """
+
+    def __init__(self, groups: Groups, rows: np.ndarray, minor_bits: float) -> None:
+        self._groups = groups
+        self._rows = rows
+        self._minor_bits = minor_bits
+        self._rng = np.random.default_rng(secrets.randbits(128))
+        self._primes: list[int] = []
+        self._images: list[np.ndarray] = []
+        self._factors: list[np.ndarray] = []
+        self._cases = 2 * groups.num_groups  # who is alone, and from which row on
+        self._wanted = enough_primes(minor_bits, self._cases, AUDIT_BITS)
+        self._basis = np.arange(0)
+        # with as many columns as rows all of them stand alone, and one image has it all
+        is_whole = len(rows) == groups.num_groups
+        while len(self._primes) < (1 if is_whole else self._wanted):
+            (prime,) = draw_primes(1, self._primes)
+            if len(self._basis) < len(rows):
+                self._basis = self._column_basis(prime)
+            self._add_image(prime)
+        zero = np.all([(image == 0).all(axis=1) for image in self._images], axis=0)
+        self.suspects = sorted(int(k) for k in self._basis[zero])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """int64 `[groups]`: clients in each group."""
+        return self._groups.sizes
+
+    @property
+    def single_seconds(self) -> float:
+        """Predicted seconds of one core that one exact vector takes."""
+        return self._exact_seconds(1)
+
+    def _exact_seconds(self, count: int) -> float:
+        """Solutions have as many bits as the minors, found a word at a time."""
+        rank = len(self._rows)
+        lifted = count * (rank * max(self._minor_bits, rank)) ** 2 * _SECONDS_PER_LIFT
+        return lifted + SECONDS_PER_PRODUCT * rank**3
+
+    def _column_basis(self, prime: int) -> np.ndarray:
+        """Return as many independent columns as there are independent rows, modulo a prime.
+
+        A random part of the columns spans most of the space; a column that the rest needs is not
+        orthogonal to what annihilates that part.
+        """
+        rank, columns = self._rows.shape
+        part = self._rng.permutation(columns)[: 2 * rank]
+        vectors = residues_of(self._rows[:, part], prime).T
+        chosen = part[independent_rows(vectors, prime)]
+        if len(chosen) == rank:
+            return chosen
+        annihilators = kernel_of(vectors, prime).astype(np.int64)
+        _, more = reduced_echelon(product(self._rows.T, annihilators, prime).T, prime)
+        return np.concatenate([chosen, more])
+
+    def _add_image(self, prime: int) -> None:
+        """Keep X times random vectors, int64 `[rank, axes]`, unless the prime loses the rank."""
+        rank, columns = self._rows.shape
+        if len(self._basis) < rank:
+            return
+        factors = self._rng.integers(1, prime, (columns, _AXES))
+        factors[self._basis] = 0
+        right = product(self._rows, factors, prime)
+        system = np.concatenate([residues_of(self._rows[:, self._basis], prime), right], axis=1)
+        form, pivots = reduced_echelon(system, prime)
+        if (pivots == np.arange(rank)).all():
+            self._primes.append(prime)
+            self._factors.append(factors)
+            self._images.append(form[:, rank:].astype(np.int64))
+
+    def alone(self, wanted: list[int], seconds: float) -> Alone:
+        """Return which of some groups stand alone, and from which row on.
+
+        In exact integers where that is predicted to take at most `seconds` of a core.
+        """
+        suspects = np.intersect1d(self.suspects, wanted)
+        if not len(suspects):
+            return Alone((), (), (), None)
+        places = [int(np.flatnonzero(self._basis == k)[0]) for k in suspects]
+        if self._exact_seconds(len(suspects)) <= seconds:
+            return self._exactly(suspects, places)
+        more = draw_primes(self._wanted - len(self._primes), self._primes)
+        found = [self._last_rows(places, prime) for prime in (*self._primes, *more)]
+        kept = [rows for rows in found if rows is not None]
+        last = np.max(kept, axis=0)
+        chance = error_bits(self._minor_bits, len(kept), self._cases)
+        return Alone(tuple(suspects.tolist()), tuple(last.tolist()), (), chance)
+
+    def _exactly(self, suspects: np.ndarray, places: list[int]) -> Alone:
+        solved = solve_each(self._rows, self._basis, places)
+        assert solved is not None  # the columns are independent modulo a prime
+        found = []
+        for k, coefficients in zip(suspects.tolist(), solved, strict=True):
+            support = support_of(coefficients, self._rows)
+            if np.flatnonzero(support).tolist() == [k]:
+                weight = int(self._groups.sizes[k])
+                found.append((k, Vector(weight, support, tuple(coefficients), "column basis")))
+        return Alone(
+            tuple(k for k, _ in found),
+            tuple(vector.last_row for _, vector in found),
+            tuple(vector for _, vector in found),
+            None,
+        )
+
+    def _last_rows(self, places: list[int], prime: int) -> np.ndarray | None:
+        """Return the last row that is used by the combination for each of the basis' places.
+
+        None if the prime loses the rank.
+        """
+        rank = len(self._rows)
+        unit = np.zeros((rank, len(places)), np.uint64)
+        unit[places, np.arange(len(places))] = 1
+        square = residues_of(self._rows[:, self._basis], prime).T
+        form, pivots = reduced_echelon(np.concatenate([square, unit], axis=1), prime)
+        if (pivots != np.arange(rank)).any():
+            return None
+        return rank - 1 - (form[:, rank:] != 0)[::-1].argmax(axis=0)
+
+    def lightest_single(self) -> Vector | None:
+        """Return an exact vector on the lightest group that stands alone."""
+        for k in self.suspects:
+            vector = self._exact(self._basis, k, "column basis")
+            if vector is not None and vector.weight == self._groups.sizes[k]:
+                return vector
+        return None
+
+    def _exact(self, basis: np.ndarray, k: int, method: str) -> Vector | None:
+        order = np.concatenate([basis[basis != k], [k]])
+        solved = solve_on(self._rows, order)
+        if solved is None:
+            return None
+        coefficients, support = solved
+        weight = int(self._groups.sizes[support].sum())
+        return Vector(weight, support, tuple(coefficients), method)
+
+    def lightest_pair(self) -> tuple[int, Vector | None]:
+        """Return a lower bound on the weight of pairs of groups, and an exact one if it is met.
+
+        The bound is more than the weight of all groups when no two dual vectors are parallel.
+        """
+        sizes = self._groups.sizes
+        pairs = sorted((int(sizes[i] + sizes[j]), i, j) for i, j in self._parallel())
+        if not pairs:
+            return int(sizes.sum()) + 1, None
+        for weight, i, j in pairs[:_MOST_PAIRS]:
+            if weight > pairs[0][0]:
+                break
+            vector = self._pair(i, j)
+            if vector is not None and vector.weight <= weight:
+                return pairs[0][0], vector
+        return pairs[0][0], None
+
+    def _pair(self, i: int, j: int) -> Vector | None:
+        basis = self._basis
+        if j in basis:
+            i, j = j, i
+        if i not in basis:
+            return None
+        if j in basis:
+            # Another column takes j's place; then i's row has j alone.
+            others = np.setdiff1d(np.arange(self._rows.shape[1]), basis)
+            for k in others[:_MOST_PAIRS]:
+                swapped = np.where(basis == j, k, basis)
+                vector = self._exact(swapped, i, "column basis")
+                if vector is not None and vector.weight <= self._groups.sizes[[i, j]].sum():
+                    return vector
+            return None
+        return self._exact(basis, i, "column basis")
+
+    def _parallel(self) -> list[tuple[int, int]]:
+        """Return pairs of groups, one at least in the basis, with parallel images mod one prime.
+
+        Free columns have independent unit vectors for dual vectors, images of the factors.
+        """
+        prime, image, factors = self._primes[0], self._images[0], self._factors[0]
+        free = np.setdiff1d(np.arange(self._rows.shape[1]), self._basis)
+        owners = np.concatenate([self._basis, free])
+        vectors = np.concatenate([(prime - image) % prime, factors[free]])
+        shown = (vectors != 0).any(axis=1)
+        owners, vectors = owners[shown], vectors[shown]
+        lead = [pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]]
+        scale = np.asarray(lead, np.int64)
+        keys = vectors[:, 0] * scale % prime * (1 << 31) + vectors[:, 1] * scale % prime
+        order = np.lexsort((self._groups.sizes[owners], keys))
+        same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+        return [(int(owners[order[t]]), int(owners[order[t + 1]])) for t in same]
