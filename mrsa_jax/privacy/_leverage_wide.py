@@ -295,30 +295,28 @@ class Wide:
     def _find_factors(self, unit: Array) -> None:
         """Keep the factors, how rows grow by them, and what these may not be orthonormal by."""
         rounds, clients = self._history.shape
-        once = factor(unit, jnp.float64(0))
+        once, self._growth = _one_pass(unit)
         lengths = np.abs(np.asarray(once)).sum(axis=1)
         self._last = rest_of_one(rounds, lengths @ lengths)
         self._last += 0.0 if fits(self._history) else UNIT * terms(clients) * (lengths @ lengths)
         self._factors: tuple[Array, ...] = (once,)
-        growth = growth_of([once])
         if not self._last < WELL:
             self._last = rest_of_three(rounds, clients)
-            self._factors, growth = self._three(unit)
-        self._growth = growth
+            self._factors, self._growth = self._three(unit)
 
     def _three(self, unit: Array) -> tuple[tuple[Array, ...], Array]:
         total = unit
-        factors: tuple[Array, ...] = (factor(unit, jnp.float64(rounding_of(len(unit)))),)
-        scale = on_device(self._scale)
+        factors: tuple[Array, ...] = (_factor(unit, np.float64(rounding_of(len(unit)))),)
         while len(factors) < PASSES:
-            total = _product(factors, on_device(self._noise))
-            total = jnp.matmul(total, total.T, precision=_HIGH)
+            total = _gram(_product(factors, self._noise))
             for part in self._parts:
-                total = _add_gram(total, _product(factors, scale[:, None] * self._part(part)))
-            factors = (*factors, factor(total, jnp.float64(0)))
+                own = self._scale[:, None] * self._part(part)
+                total = _add_gram(total, _product(factors, own))
+            factors = (*factors, _factor(total, np.float64(0)))
         rule = "must be a positive definite covariance where there are so many clients"
-        require(bool(jnp.isfinite(factors[-1]).all()), "noise", rule, "one that is nearly singular")
-        return factors, jnp.where(is_near_one(total), growth_of(factors), jnp.float64(np.nan))
+        is_finite = bool(np.isfinite(np.asarray(factors[-1])).all())
+        require(is_finite, "noise", rule, "one that is nearly singular")
+        return factors, _growth_where_near_one(total, factors)
 
     def shares(self, last_only: bool) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Yield the leverages of some clients after each round, `[rounds, part]`; or the last.
@@ -342,6 +340,25 @@ class Wide:
             is_known = is_exposed | ~(is_in[-1:] if last_only else is_in)
             found = np.where(is_exposed, 1.0, np.minimum(found, np.nextafter(1.0, 0.0)))
             yield part, found, np.where(is_known, 0.0, errors)
+
+
+_factor = jax.jit(factor)
+
+
+@jax.jit
+def _one_pass(unit: Array) -> tuple[Array, Array]:
+    once = factor(unit, jnp.float64(0))
+    return once, growth_of([once])
+
+
+@jax.jit
+def _growth_where_near_one(gram: Array, factors: tuple[Array, ...]) -> Float64[Array, " rows"]:
+    return jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
+
+
+@jax.jit
+def _gram(rows: Array) -> Array:
+    return jnp.matmul(rows, rows.T, precision=_HIGH)
 
 
 @jax.jit
