@@ -52,19 +52,24 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     rows = [("original", images if "sum" in config.seen else images[:one])]
     texts: list[Any] = [None]
     report.arrays["original"] = rows[0][1]
-    for name in config.seen:
-        update, count = seen[name]
-        known = on_device(labels[:count]) if config.known_labels else None
-        view = attacks.UpdateView(model, start, shape, classes, on_device(update), count, known)
-        progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
-        found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
-        ordered = _score_images(report, _label(config, name), found, images[:count], labels[:count])
-        report.arrays[name] = ordered
-        rows.append((_label(config, name), ordered))
-        texts.append([f"{value:.1f} dB" for value in attacks.psnr(ordered, images[:count])])
-        drawn = [(label, row[:_MOST_DRAWN]) for label, row in rows]
-        scores = [None if text is None else text[:_MOST_DRAWN] for text in texts]
-        report.figures["images"] = plotting.plot_image_grid(drawn, scores=scores)
+    try:
+        for name in config.seen:
+            update, count = seen[name]
+            known = on_device(labels[:count]) if config.known_labels else None
+            view = attacks.UpdateView(model, start, shape, classes, on_device(update), count, known)
+            progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
+            found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
+            ordered = _score_images(
+                report, _label(config, name), found, images[:count], labels[:count]
+            )
+            report.arrays[name] = ordered
+            rows.append((_label(config, name), ordered))
+            texts.append([f"{value:.1f} dB" for value in attacks.psnr(ordered, images[:count])])
+    finally:  # once, and what an interruption leaves too
+        if len(rows) > 1:
+            drawn = [(label, row[:_MOST_DRAWN]) for label, row in rows]
+            scores = [None if text is None else text[:_MOST_DRAWN] for text in texts]
+            report.figures["images"] = plotting.plot_image_grid(drawn, scores=scores)
     grey = attacks.psnr(np.full_like(images, images.mean()), images).mean()
     report.sentences.append(f"For comparison: an image of one even grey has {grey:.1f} dB.")
 

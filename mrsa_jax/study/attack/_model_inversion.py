@@ -46,18 +46,24 @@ def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress
     }
     rows, texts = [("mean of class", means[drawn])], [[str(label) for label in drawn]]
     progress.stage("models", len(config.seen))
-    for done, name in enumerate(config.seen):
-        if name == "aggregate" and wire.status != Status.OK:
-            report.sentences.append(f"The round failed ({wire.status.name}): no mean was learnt.")
-            continue
-        view = attacks.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
-        found = attack.run(None, view)
-        _score_classes(report, name, found, means)
-        report.arrays[name] = found.images
-        rows.append((name, found.images[drawn]))
-        texts.append([f"{value:.2f}" for value in found.confidence[drawn]])
-        report.figures["images"] = plotting.plot_image_grid(rows, scores=texts, value_range=None)
-        progress.update(done + 1, len(config.seen))
+    try:
+        for done, name in enumerate(config.seen):
+            if name == "aggregate" and wire.status != Status.OK:
+                report.sentences.append(
+                    f"The round failed ({wire.status.name}): no mean was learnt."
+                )
+                continue
+            view = attacks.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
+            found = attack.run(None, view)
+            _score_classes(report, name, found, means)
+            report.arrays[name] = found.images
+            rows.append((name, found.images[drawn]))
+            texts.append([f"{value:.2f}" for value in found.confidence[drawn]])
+            progress.update(done + 1, len(config.seen))
+    finally:  # once, and what an interruption leaves too
+        if len(rows) > 1:
+            grid = plotting.plot_image_grid(rows, scores=texts, value_range=None)
+            report.figures["images"] = grid
     report.arrays["class_means"] = means
     report.sentences += [
         f"{row['seen']}: {row['identified']} of {row['classes']} images are most like the class "

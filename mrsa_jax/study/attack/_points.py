@@ -18,7 +18,6 @@ from mrsa_jax.study._kinds import attack_of
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import Machine, Variable
-from mrsa_jax.study.attack._run import attack
 
 _LABEL_LENGTH = 48
 _LABELS = (
@@ -77,7 +76,7 @@ def run(
     for config in configs:
         with tempfile.TemporaryDirectory() as folder:
             found = AttackFindings(pathlib.Path(folder))
-            attack(config, found, Silent())
+            attack_of(config).run(config, found, Silent())
         # one that has no summary has a single row for each thing attacked
         yield _columns(attack_of(config).units, found.summary or found.scores)
 
