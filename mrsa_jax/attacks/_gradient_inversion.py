@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device, spread
+from mrsa_jax._core.arrays import needs_values, on_device, one_program, spread
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.attacks._view import (
     UpdateView,
@@ -111,14 +111,16 @@ class GradientInversion:
         low, high = self.pixel_range
         start = jax.random.uniform(as_key(key), shape, jnp.float32, low, high)
         problem = _Problem(seen.model, self)
-        state = problem.start(start)
+        state, mesh = problem.start(start), _shared_mesh(shape[0])
+        if mesh is not None:  # where the steps leave it: one program does all of them
+            state = jax.device_put(state, NamedSharding(mesh, PartitionSpec(mesh.axis_names[0])))
         targets = -updates.reshape(-1, updates.shape[-1])
         of_update = jnp.repeat(jnp.arange(len(flat), dtype=jnp.int32), self.restarts)
         seen_by_all = (seen.parameters, targets, flat)
         done = 0
         while done < self.num_steps:
             steps = min(_STEPS_AT_ONCE, self.num_steps - done)
-            state = _descend(problem, seen_by_all, of_update, state, steps, _shared_mesh(shape[0]))
+            state = _descend(problem, seen_by_all, of_update, state, np.int32(steps), mesh)
             done += steps
             if progress is not None:
                 jax.block_until_ready(state.images)
@@ -281,11 +283,14 @@ class _Problem:
     def method(self) -> _Method:
         return _METHODS[self.attack.method]
 
+    @functools.partial(one_program, static_argnums=0)
     def start(self, images: Array) -> _State:
         with jax.numpy_dtype_promotion("standard"):
             states = jax.vmap(self.method.optimizer(self.attack).init)(images)
         least = jnp.full(images.shape[0], jnp.inf, jnp.float32)
-        return _State(images, states, images, least)
+        state = _State(images, states, images, least)
+        # a weak type would not survive the first steps, and the next ones be another program
+        return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), state)
 
     def distance(self, parameters: Array, target: Array, labels: Array, images: Array) -> Array:
         """Return how far the images' gradient is from the target."""
@@ -328,13 +333,13 @@ def _shared_mesh(num_rows: int) -> Mesh | None:
     return Mesh(np.asarray(devices[:count]), ("restarts",)) if count > 1 else None
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "num_steps", "mesh"))
+@functools.partial(jax.jit, static_argnames=("problem", "mesh"))
 def _descend(
     problem: _Problem,
     seen_by_all: tuple[Array, Array, Array],
     of_update: Int32[Array, " rows"],
     state: _State,
-    num_steps: int,
+    num_steps: Int32[Array, ""],
     mesh: Mesh | None,
 ) -> _State:
     """Take steps with all restarts of all updates side by side.
@@ -344,13 +349,14 @@ def _descend(
         seen_by_all: Parameters [d], targets [V, d], labels [V, m].
         of_update: Which update each row of the state is for.
         state: Of all rows.
-        num_steps: How many.
+        num_steps: How many; a number of the program, so that the last few take no other one.
         mesh: Devices that the rows are dealt out to.
     """
 
     def walk(
-        parameters: Array, targets: Array, labels: Array, of_update: Array, state: _State
-    ) -> _State:
+        num_steps: Array, parameters: Array, targets: Array, labels: Array, of_update: Array,
+        state: _State,
+    ) -> _State:  # fmt: skip
         own_targets, own_labels = targets[of_update], labels[of_update]
 
         def one(target: Array, label: Array, *own: Any) -> Any:
@@ -359,11 +365,11 @@ def _descend(
         def step(_: Array, state: _State) -> _State:
             return _State(*jax.vmap(one)(own_targets, own_labels, *state))
 
-        return jax.lax.fori_loop(0, num_steps, step, state)
+        return jax.lax.fori_loop(jnp.int32(0), num_steps, step, state)
 
     if mesh is not None:
-        walk = spread(walk, mesh, num_shared=len(seen_by_all), num_sharded=2)
-    return walk(*seen_by_all, of_update, state)
+        walk = spread(walk, mesh, num_shared=1 + len(seen_by_all), num_sharded=2)
+    return walk(num_steps, *seen_by_all, of_update, state)
 
 
 # --- methods ------------------------------------------------------------------------------------

@@ -200,19 +200,21 @@ def silenced(
     for name, layer in layers.items():
         is_last = name == last[-1]
         dead[name] = {
-            leaf: value if is_last else jnp.full_like(value, -1.0 if leaf == "bias" else 0.0)
+            leaf: value if is_last else np.full_like(value, -1.0 if leaf == "bias" else 0.0)
             for leaf, value in layer.items()
         }
         seen[name] = {
-            leaf: jnp.full(value.shape, not (is_last and leaf == "bias"), bool)
+            leaf: np.full(value.shape, not (is_last and leaf == "bias"))
             for leaf, value in layer.items()
         }
-    answers = np.asarray(model.apply({"params": dead}, noise))
+    answers = np.asarray(jax.jit(model.apply)({"params": dead}, noise))
     is_silent = bool((answers[0] == answers[1]).all())
     require(is_silent, "model", "must be silenced by closed rectifiers", "an answer that varies")
-    flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(dead)])
-    is_seen = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(seen)])
-    return flat, is_seen
+    flat, is_seen = (
+        np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(each)])
+        for each in (dead, seen)
+    )
+    return on_device(flat), is_seen
 
 
 def _by_number(name: str) -> tuple[str, int]:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import needs_values, on_device, one_program
 from mrsa_jax._core.device import samples_at_once
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.attacks._view import MembershipView, checked_parameters, checked_view, logits_of
@@ -101,13 +101,7 @@ class Membership:
         labels = jnp.concatenate([on_device(view.labels)[:asked], on_device(view.own_labels)])
         draw_key, train_key = jax.random.split(key)
 
-        def drawn(own: Array) -> Array:
-            first, second = jax.random.split(own)
-            some = jax.random.permutation(first, asked)[:of_asked]
-            more = jax.random.permutation(second, count)[:of_own] + jnp.int32(asked)
-            return jnp.concatenate([some, more]).astype(jnp.int32)
-
-        indices = jax.vmap(drawn)(jax.random.split(draw_key, self.num_shadows))
+        indices = _drawn(draw_key, self.num_shadows, (asked, of_asked), (count, of_own))
         clients = ClientData(
             inputs=inputs.astype(jnp.float32),
             labels=labels.astype(jnp.int32),
@@ -120,6 +114,26 @@ class Membership:
         is_member = np.zeros((self.num_shadows, asked + count), np.bool_)
         np.put_along_axis(is_member, np.asarray(indices), True, axis=1)
         return _Shadows(start[None, :] + updates, clients, is_member)
+
+
+@functools.partial(one_program, static_argnums=(1, 2, 3))
+def _drawn(key: Array, models: int, asked: tuple[int, int], own: tuple[int, int]) -> Array:
+    """Return for each model some of the candidates, then of the adversary's samples after them.
+
+    Args:
+        key: Randomness.
+        models: How many.
+        asked: How many candidates there are, and how many each model sees.
+        own: The same of the adversary's samples.
+    """
+
+    def of_one(own_key: Array) -> Array:
+        first, second = jax.random.split(own_key)
+        some = jax.random.permutation(first, asked[0])[: asked[1]]
+        more = jax.random.permutation(second, own[0])[: own[1]] + jnp.int32(asked[0])
+        return jnp.concatenate([some, more]).astype(jnp.int32)
+
+    return jax.vmap(of_one)(jax.random.split(key, models))
 
 
 class _Shadows(NamedTuple):

@@ -114,6 +114,7 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
     return np.concatenate(parts).reshape(shape)
 
 
+@partial(jax.jit, static_argnames=("side", "data_range"))
 def _similarity(
     one: Float32[Array, "images height width channels"],
     other: Float32[Array, "images height width channels"],

@@ -108,8 +108,9 @@ def test_the_truth_is_at_no_distance(method: Any) -> None:
     view = _view([5, 9], rate=1.0)
     images, labels = (on_device(array[[5, 9]]) for array in _digits())
     problem = inner._Problem(MODEL, gradient_inversion(method))
-    own = problem.distance(view.parameters, -view.update, labels, images)
-    other = problem.distance(view.parameters, -view.update, labels, images[::-1] * 0.5)
+    distance = jax.jit(problem.distance)
+    own = distance(view.parameters, -view.update, labels, images)
+    other = distance(view.parameters, -view.update, labels, images[::-1] * 0.5)
     assert abs(float(own)) < 1e-6
     assert float(other) > 1e-3
 
@@ -119,7 +120,9 @@ def test_one_image_is_recovered(method: Any, rate: float, least: float) -> None:
     view = _view([7], rate=float(rate))
     reports: list[tuple[int, int]] = []
     attack = gradient_inversion(method, num_steps=350, restarts=2, smoothness=0.0)
+    compiled = inner._descend._cache_size()
     got = attack.run(0, view, lambda *report: reports.append(report))
+    assert inner._descend._cache_size() == compiled + 1  # the last steps are fewer
     truth = _digits()[0][7:8]
     assert mj.attacks.psnr(got.images, truth)[0] > least
     assert got.distance.shape == (2,)
@@ -226,8 +229,8 @@ def test_devices_do_not_change_a_restart() -> None:
     assert mesh is not None  # the suite has two devices
     assert inner._shared_mesh(3) is None
     for many, one in zip(
-        jax.tree.leaves(inner._descend(problem, shared, which, state, 3, mesh)),
-        jax.tree.leaves(inner._descend(problem, shared, which, state, 3, None)),
+        jax.tree.leaves(inner._descend(problem, shared, which, state, np.int32(3), mesh)),
+        jax.tree.leaves(inner._descend(problem, shared, which, state, np.int32(3), None)),
         strict=True,
     ):
         np.testing.assert_allclose(many, one, rtol=1e-4, atol=1e-5)
