@@ -283,7 +283,7 @@ class Run:
             sends=alive[:, 3 if has_steps else 0],
             factor=None if self.factors is None else self.factors[places],
             weights=weights,
-            assignment_key=None if keys is None else keys[indices],
+            assignment_key=None if keys is None else jnp.take(keys, indices, axis=0),
         )
 
     @property

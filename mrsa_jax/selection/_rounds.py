@@ -274,11 +274,16 @@ def _only(history: RoundHistory) -> RoundHistory:
     return jax.tree.map(lambda leaf: leaf[0], history)
 
 
+@one_program
+def _largest_cohort(survivors: Array) -> Array:
+    return jnp.max(jnp.sum(survivors[..., 0, :], axis=-1, dtype=jnp.int32))
+
+
 def _check_places(rule: RoundRule, survivors: Array) -> None:
     """Raise if some cohort had more members than the rule has places."""
     places = getattr(rule, "num_participants", None)
     if places is not None and not isinstance(survivors, jax.core.Tracer):
-        largest = int(jnp.max(jnp.sum(survivors[..., 0, :], axis=-1, dtype=jnp.int32)))
+        largest = int(_largest_cohort(survivors))
         most = f"{places} places"
         require(largest <= places, "rule", "must have a place for each member of a cohort",
                 most, f"{largest} members")  # fmt: skip

@@ -46,6 +46,7 @@ class ExponentialTail:
     fastest: Array
     mean_excess: Array
 
+    @functools.partial(one_program, static_argnums=2)
     def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
         """Return one factor for each client."""
         return self.fastest - self.mean_excess * jnp.log(_uniform(key, num_clients))
@@ -58,6 +59,7 @@ class LogNormal:
     median: Array
     sigma: Array
 
+    @functools.partial(one_program, static_argnums=2)
     def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
         """Return one factor for each client."""
         normal = jax.scipy.special.ndtri(_uniform(key, num_clients))
