@@ -220,20 +220,23 @@ def _same(one: Any, other: Any) -> None:
 @pytest.mark.parametrize(("family", "row"), ROWS)
 def test_a_member_is_a_value(family: Family, row: Callable[[], tuple[Any, Any]]) -> None:
     """Its numbers are leaves: the same under `jit`, alone or in a batch, and compiled once."""
-    member, other = row()
-    assert isinstance(member, family.protocol)
+    pair = row()
+    assert isinstance(pair[0], family.protocol)
     key = as_key(7)
-    run = jax.jit(family.use)
-    inside = run(member, key)
-    _same(family.use(member, key), inside)
-    compiled = run._cache_size()
-    again = run(other, key)
-    assert run._cache_size() == compiled
-    for leaf in jax.tree.leaves(member):
+    alone = [family.use(each, key) for each in pair]
+    has_numbers = bool(jax.tree.leaves(pair))
+    for leaf in jax.tree.leaves(pair):
         assert isinstance(leaf, jax.Array)
-    if jax.tree.leaves(member):
-        both = jax.tree.map(lambda a, b: jnp.stack([a, b]), member, other)
-        batch = jax.vmap(family.use, (0, None))(both, key)
-        for place, alone in enumerate((inside, again)):
-            own = jax.tree.map(lambda leaf, place=place: leaf[place], batch)
-            _same(own, alone)
+
+    @jax.jit
+    def run(*members: Any) -> Any:
+        if not has_numbers:
+            return jax.tree.map(lambda leaf: leaf[None], family.use(members[0], key))
+        both = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+        return jax.vmap(family.use, (0, None))(both, key)
+
+    for members, expected in ((pair, alone), (pair[::-1], alone[::-1])):
+        batch = jax.device_get(run(*members))
+        for place, own in enumerate(expected if has_numbers else expected[:1]):
+            _same(jax.tree.map(lambda leaf, place=place: leaf[place], batch), own)
+    assert run._cache_size() == 1
