@@ -15,30 +15,34 @@ from mrsa_jax import ConfigurationError, cli, study
 from mrsa_jax.cli import main
 from mrsa_jax.study import KINDS, to_toml
 
+# of as many rounds and by one scheme where a command has them: their programs are the same
+ROUNDS = 20
 SMALL = study.PopulationConfig(num_clients=6, cohort_size=2, dropout_rates=(0.1,))
 LEARNT: dict[str, Any] = {
-    "rounds": 2,
+    "rounds": ROUNDS,
     "population": SMALL,
     "data": study.DataConfig(dataset="digits"),
-    "training": study.TrainingConfig(model="logistic", batch_size=200, evaluate_every=2),
+    "training": study.TrainingConfig(model="logistic", batch_size=200, evaluate_every=ROUNDS),
 }
-SUMS: dict[str, Any] = {"num_clients": 6, "cohort_size": 2, "schemes": ("uniform",)}
+SUMS: dict[str, Any] = {
+    "num_clients": 6, "cohort_size": 2, "schemes": ("uniform",), "rounds": ROUNDS,
+}  # fmt: skip
 FEW: dict[str, Any] = {"num_clients": 5, "dim": 3, "fidelity": "sets"}
 # of each command one configuration, as small as it can be
 SETTINGS: dict[str, dict[str, Any]] = {
     "demo": LEARNT | {"schemes": ("uniform",)},
-    "simulate": {"rounds": 5, "trials": 2, "schemes": ("partition",), "population": SMALL},
-    "train": LEARNT | {"scheme": "partition"},
+    "simulate": {"rounds": ROUNDS, "trials": 2, "schemes": ("uniform",), "population": SMALL},
+    "train": LEARNT | {"scheme": "uniform"},
     "secagg": FEW | {"trials": 20, "step_dropout_rate": 0.2},
     "audit": {"effort": 0.0},
     "advise": {
-        "num_clients": 6, "cohort_size": 2, "dropout_rate": (0.1,), "rounds": 5, "trials": 2,
+        "num_clients": 6, "cohort_size": 2, "dropout_rate": (0.1,), "rounds": ROUNDS, "trials": 2,
     },
-    "attack least-squares": SUMS | {"rounds": 30, "warm_up": 0, "frozen": True, "batch_size": 200},
-    "attack distinguish": SUMS | {"rounds": 4, "warm_up": 1, "trials": 50, "trainings": 4},
-    "attack canaries": SUMS | {"rounds": 4, "trials": 40, "dim": 8, "others": ("known",),
+    "attack least-squares": SUMS | {"warm_up": 0, "frozen": True, "batch_size": 200},
+    "attack distinguish": SUMS | {"warm_up": 1, "trials": 50, "trainings": 4},
+    "attack canaries": SUMS | {"trials": 40, "dim": 8, "others": ("known",),
                        "modulus_bits": 16},
-    "attack disaggregation": SUMS | {"rounds": 20, "interval": 5, "dim": 30, "restarts": 1},
+    "attack disaggregation": SUMS | {"interval": 5, "dim": 30, "restarts": 1},
     "attack gradients": {
         "dataset": "digits", "model": "logistic", "iterations": 2, "restarts": 1,
         "seen": ("plain",),
