@@ -232,7 +232,7 @@ def _timed(reading: Reading, work: Work, seconds: list[float]) -> Reading:
 
 
 def filled(arguments: Any) -> Any:
-    """Return arguments with values in place of `jax.ShapeDtypeStruct`s.
+    """Return arguments with values instead of `jax.ShapeDtypeStruct`s.
 
     Bools are true one time in ten, integers any words (of signed ones their last bit), floats
     standard normal; the rest stays.

@@ -1,4 +1,4 @@
-"""Kinds of optional settings, with what the command line's help shows in place of their values."""
+"""Kinds of optional settings, with what the command line's help shows instead of their values."""
 
 from __future__ import annotations
 

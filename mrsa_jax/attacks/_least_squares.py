@@ -277,7 +277,7 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
     """Return each client's relative squared error, ||x_i - x_hat_i||^2 / ||x_i||^2.
 
     0 is a perfect reconstruction. A client who never took part has the estimate 0 and so the
-    error 1; an estimate of the block's mean in place of one of T unrelated updates of equal norm
+    error 1; an estimate of the block's mean instead of one of T unrelated updates of equal norm
     has the error 1 - 1/T on average.
 
     Args:

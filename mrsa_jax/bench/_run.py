@@ -117,7 +117,7 @@ def run(
         topics: Names of `TOPICS`; all of them if empty.
         peers: Whether to compare with other systems too, each in an environment of its own.
         quick: Small sizes, for seconds instead of minutes.
-        sizes: Sizes of your own in place of the topics': setting -> its values, as written, such
+        sizes: Sizes of your own instead of the topics': setting -> its values, as written, such
             as `{"n": ["100", "500"], "dim": ["1e4"]}`; a case for each combination.
         repeats: Timed calls of each side; 0 for as many as a case has itself.
         watch: Told how far the run is.

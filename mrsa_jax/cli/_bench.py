@@ -157,7 +157,7 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
     quiet = not (config.peers or config.quick or config.record or config.out or has_sizes
                  or config.against or config.repeats or config.dry_run)  # fmt: skip
     require(not config.list or quiet, "list", "must stand without other flags but --json")
-    rule = "must be left out with --quick: use --out"
+    rule = "must not be set with --quick: use --out"
     require(not (config.record and config.quick), "record", rule)
     rule = "needs a checkout of the project: here use --out FILE"
     require(not config.record or _RECORDS.is_dir(), "record", rule)

@@ -198,7 +198,7 @@ class Bars:
             self._show(so_far, self)
 
     def draw(self, above: Any) -> None:
-        """Draw something above the bars, in place of what was there."""
+        """Draw something above the bars, instead of what was there."""
         self._bars.above = above
         self._bars.refresh()
 

@@ -37,8 +37,8 @@ class DataConfig:
 def run_data(config: DataConfig) -> int:
     """Do what the command says and return the exit status: 1 when a question was answered no."""
     if config.action == "list":
-        require(config.name is None, "name", "must be left out of `data list`", config.name)
-        require(not config.yes, "yes", "must be left out of `data list`")
+        require(config.name is None, "name", "must not be set for `data list`", config.name)
+        require(not config.yes, "yes", "must not be set for `data list`")
         return _list(config)
     given = config.name is not None
     require(given, "name", "must follow `data prepare`, as in: mrsa-jax data prepare mnist")

@@ -134,16 +134,16 @@ def run_sweep_command(command: SweepCommand) -> int:
 def _check(command: SweepCommand) -> None:
     check_ranges(command)
     scheduler, workers, hosts = command.scheduler, command.workers, command.coordinator
-    rule = "must be left out with `scheduler`, which has its own"
+    rule = "must not be set with `scheduler`, which has its own"
     require(workers is None or scheduler is None, "workers", rule, workers)
     told = command.num_processes, command.process_index
     if hosts in (None, "auto"):
-        rule = "must be left out but with an address as `coordinator`"
+        rule = "must not be set unless `coordinator` is an address"
         require(told == (None, None), "num_processes", rule, *told)
     else:
         rule = "must be given with `coordinator`, and `process_index`"
         require(None not in told, "num_processes", rule, *told)
-    rule = "must be left out with `workers` and `scheduler`, whose points are apart"
+    rule = "must not be set with `workers` and `scheduler`, whose points are apart"
     require(hosts is None or (workers, scheduler) == (None, None), "coordinator", rule, hosts)
 
 

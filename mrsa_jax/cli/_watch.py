@@ -61,7 +61,7 @@ class WatchConfig:
     """Go on after a breach."""
 
     once: bool = False
-    """Stop at the end of the file in place of waiting for more."""
+    """Stop at the end of the file instead of waiting for more."""
 
     out: File = None
     """Keep one line of JSON a sum in this file, each once however often watch starts anew."""

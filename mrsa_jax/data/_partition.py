@@ -200,7 +200,7 @@ def _single_label_shards(
     require(
         num_shards >= len(counts),
         "single_label",
-        "must come with at least one shard for each class",
+        "must be used together with at least one shard for each class",
         f"{num_shards} shards",
         f"{len(counts)} classes",
     )

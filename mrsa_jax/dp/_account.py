@@ -248,7 +248,7 @@ def account(
     check_known(method, "method", typing.get_args(Method), "a known method")
     matrix = None if strategy is None else check_strategy(strategy, bound.rounds)
     wrong = matrix is not None and sums is not None
-    require(not wrong, "strategy", f"must be left out {_VARY}", "a strategy")
+    require(not wrong, "strategy", f"must not be set {_VARY}", "a strategy")
     some = _check_clients(clients, bound.selector.num_clients)
     require(progress is None or callable(progress), "progress", "must be callable", progress)
     plan = _Plan(bound, sums, scale, wanted, matrix, adversary, check_size(trials, "trials"),

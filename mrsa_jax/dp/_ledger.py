@@ -30,7 +30,7 @@ class Ledger:
             missing or wholly known, nan for colluding clients.
         planned_mu: The same if every sum had the noise that was planned and nobody colluded.
         is_exact: Whether contributions of the clip's length reach mu; if not, mu is a bound (the
-            strategy's C^T D^-1 C has negative entries), or of Gaussian noise in place of a ring
+            strategy's C^T D^-1 C has negative entries), or of Gaussian noise instead of a ring
             mechanism's, of which epsilon and delta are guarantees, and mu is none.
         short: Sums, among those learnt, with less unknown noise than planned; of segments, rounds
             with one.
@@ -165,7 +165,7 @@ def ledger(
             segment is planned with the shares of those laid out in it.
         colluding: Clients who tell the server their noise, and their updates: indices, of a log
             names. Their share is no noise; their own entries are nan.
-        mechanism: What `ring_mechanism` returned, in place of noise, clip and `planned`, for sums
+        mechanism: What `ring_mechanism` returned, instead of noise, clip and `planned`, for sums
             of clients without weights: its Renyi divergences at each sum's survivors add up. Of
             segments a `hetero.segment_average` with noise and a norm.
 
@@ -212,7 +212,7 @@ def ledger(
         own = {"noise_multiplier": noise_multiplier, "clip": clip, "strategy": strategy,
                "planned": planned}  # fmt: skip
         for name, value in own.items():
-            require(value is None, name, "must be left out with a mechanism, which has its own",
+            require(value is None, name, "must not be set with a mechanism, which has its own",
                     value)  # fmt: skip
         return _of_mechanism(sums, mechanism, colluding)
     if strategy is not None:
@@ -221,7 +221,7 @@ def ledger(
     sums = sums.without(members)
     clips, deviations = _noise_of(sums, noise_multiplier, clip)
     shares = None if planned is None else check_integer(planned, "planned", 1)
-    rule = "must be left out where a log tells of the noise that its sums have"
+    rule = "must not be set if a log tells of the noise that its sums have"
     require(shares is None or noise_multiplier is not None, "planned", rule, planned)
     matrix = None if strategy is None else check_strategy(strategy, sums.num_rounds)
 

@@ -258,12 +258,12 @@ def checked_sums(
     good = steps is None or isinstance(steps, StepDropout)
     require(good, "steps", "must be a `StepDropout`, e.g. `availability.independent_steps(0.1)`",
             steps)  # fmt: skip
-    text = "must be left out without `steps`: nothing is lost inside rounds"
+    text = "must not be set without `steps`: nothing is lost inside rounds"
     require(steps is not None or rule == "ignore", "rule", text, rule)
     count = law.selector.num_clients
     if mechanism is not None:
         for name, value in (("noise_multiplier", noise), ("planned", planned)):
-            text = "must be left out with a mechanism, which has its own"
+            text = "must not be set with a mechanism, which has its own"
             require(value is None, name, text, value)
         text = "must be what `dp.ring_mechanism` returns: of segments `ledger` tells afterwards"
         require(isinstance(mechanism, RingMechanism), "mechanism", text, mechanism)

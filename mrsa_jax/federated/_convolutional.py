@@ -93,7 +93,7 @@ def lenet(num_classes: int = 10) -> nn.Module:
         ... )
         (61706, 62006)
 
-    Source: LeCun et al. 1998, Section II.B, with relu and max-pool in place of tanh and trained
+    Source: LeCun et al. 1998, Section II.B, with relu and max-pool instead of tanh and trained
     averages; Multi-RoundSecAgg, Section 5 (CIFAR-10; its variant of LeNet is not stated).
     """
     check_count(num_classes, "num_classes", minimum=2)
@@ -191,7 +191,7 @@ class _ConvReluPool(nn.Module):
 
 
 class _ConvSigmoid(_ConvReluPool):
-    """With a sigmoid in place of relu and pool: named for it."""
+    """With a sigmoid instead of relu and pool: named for it."""
 
 
 def _conv_sigmoid(inputs: Array, kernel: Array, bias: Array, *, padding: int, stride: int) -> Array:

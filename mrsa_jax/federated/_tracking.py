@@ -70,7 +70,7 @@ class TensorBoard:
         self.folder = _checked_path(folder, "folder")
         self._library = needed(
             "tensorboardX.event_file_writer", "tensorboard",
-            "`tensorboard` must be left out where tensorboardX is missing",
+            "`tensorboard` must not be set if tensorboardX is missing",
         )  # fmt: skip
         self._writers: dict[Any, Any] = {}
 
@@ -124,7 +124,7 @@ class Wandb:
         known = (None, "offline", "online", "disabled")
         rule = "must be offline, online, disabled or None"
         require(mode in known, "mode", rule, mode)
-        self._library = needed("wandb", "wandb", "`wandb` must be left out where wandb is missing")
+        self._library = needed("wandb", "wandb", "`wandb` must not be set if wandb is missing")
         self._mode = os.environ.get("WANDB_MODE", "offline") if mode is None else mode
         self._settings = settings
         self._runs: dict[Any, Any] = {}

@@ -205,7 +205,7 @@ def check_trainings(
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
     require(is_own, "checkpoints", rule, checkpoints)
-    rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
+    rule = "must not be set with `checkpoints`: every saved step would have to hold all the sums"
     keep = any(training.keep_aggregates for training in trainings)
     require(not keep or checkpoints is None, "keep_aggregates", rule)
 

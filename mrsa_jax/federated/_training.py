@@ -139,7 +139,7 @@ class Training:
     def _check_trainer(self) -> None:
         has_state = isinstance(self.trainer, StatefulTrainer)
         require_methods(self.trainer, "trainer", "update_with_state" if has_state else "update")
-        rule = "must be left out where clients keep state, which moves by a plain mean"
+        rule = "must not be set if clients keep state, which moves by a plain mean"
         require(not has_state or self.weights is None, "weights", rule)
         trained = getattr(self.trainer, "model", self.model)
         rule = "must train the `model` given"
@@ -222,7 +222,7 @@ def checked_order(order: Any, num_clients: int) -> np.ndarray | None:
 def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Rounds:
     keys = None
     if isinstance(participation, RoundHistory):
-        require(survivors is None, "survivors", "must be left out: the history has its own")
+        require(survivors is None, "survivors", "must not be set: the history has its own")
         survivors, keys = participation.survivors, participation.assignment_keys
         participation = host_array(survivors, "survivors")[..., 0, :]
     history = host_array(participation, "participation")

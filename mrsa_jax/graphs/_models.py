@@ -431,7 +431,7 @@ class OverBlocks:
 
 
 def over_blocks(graph: GraphModel, block_size: int | np.integer) -> OverBlocks:
-    """Return a graph over blocks of T clients, i // T that of client i, in place of one of clients.
+    """Return a graph over blocks of T clients, i // T that of client i, instead of one of clients.
 
     Mates are joined to each other and share all neighbours. That is what blocks need which clients
     keep on a sparse graph (`protocol.run(..., blocks=)`): joining mates in any other sparse graph

@@ -138,7 +138,7 @@ class SegmentAverage:
         Raises:
             ConfigurationError: If weights are given or shapes do not fit.
         """
-        require(weights is None, "weights", "must be left out: the mean of segments has none")
+        require(weights is None, "weights", "must not be set: the mean of segments has none")
         values, ids = on_device(updates), on_device(members).astype(jnp.int32)
         shape = (self.num_participants, self.layout.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
@@ -369,7 +369,7 @@ def segment_average(
         )
         require(lower <= 0 <= upper, "value_range", "must hold 0 with `clip_norm`", lower, upper)
     if noise is not None:
-        rule = "must be left out with `noise`: a range that follows updates bounds nobody's"
+        rule = "must not be set with `noise`: a range that follows updates bounds nobody's"
         require(clip_rule is None, "clip_rule", rule)
         drawn = block_noise(noise, layout, quantizer)
     return SegmentAverage(

@@ -48,7 +48,7 @@ def rate_groups(
         num_groups: G, at least 1; at most N / 2, so that each group has two clients.
         method: "equal": sizes as equal as possible, the larger ones first. "natural": the cuts
             that minimize the squared deviations of log rates from their groups' means.
-        boundaries: G - 1 ascending rates that cut in place of `method`: group g holds the rates
+        boundaries: G - 1 ascending rates that cut instead of `method`: group g holds the rates
             from the g-th on, below the next.
 
     Returns:
@@ -443,5 +443,7 @@ def _checked_cohorts(cohorts: Any) -> Bool[np.ndarray, "rounds clients"]:
 
 
 def _checked_blocks(blocks: Any, aligned: bool, num_clients: int) -> Any:
-    require(not aligned or blocks is not None, "aligned", "must come with `blocks`", aligned)
+    require(
+        not aligned or blocks is not None, "aligned", "must be used together with `blocks`", aligned
+    )
     return None if blocks is None else np.asarray(block_labels(blocks, num_clients))

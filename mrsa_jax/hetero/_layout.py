@@ -100,7 +100,7 @@ class SegmentLayout:
         dim: d, length of an update.
         modulus_rule: "exact": R = |S| (K - 1) + 1; "power_of_two": the next power of two, which
             takes as many bits on the wire and half the keystream.
-        modulus_bits: b of every block's ring of 2**b elements, in place of the rule; or None.
+        modulus_bits: b of every block's ring of 2**b elements, instead of the rule; or None.
     """
 
     cites = "heterosag"
@@ -280,7 +280,7 @@ def segment_layout(
         hybrid_threshold: T of "hc".
         modulus_rule: "exact" or "power_of_two".
         modulus_bits: b, at most 32: gives every block a ring of 2**b elements, so that there is
-            room for noise (`segment_average`); in place of the rule.
+            room for noise (`segment_average`); instead of the rule.
         allow_small_groups: Accept groups (or subgroups) of fewer than two clients, whose own sums
             are no sums.
 

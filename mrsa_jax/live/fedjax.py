@@ -15,7 +15,7 @@ from mrsa_watch._base.errors import check_integer, require_methods
 class ClientSampler:
     """A client sampler with the methods of `fedjax.client_samplers.ClientSampler`.
 
-    In place of `UniformGetClientSampler`; what `sample` returns goes to a federated algorithm's
+    Instead of `UniformGetClientSampler`; what `sample` returns goes to a federated algorithm's
     `apply`. A client's index is its place among the data set's client ids in their order as bytes.
 
     Args:

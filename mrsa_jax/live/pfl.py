@@ -16,7 +16,7 @@ from mrsa_watch._base.errors import require
 class UserSampler:
     """A `user_sampler` for pfl's `FederatedDataset`: each call returns the next user of a cohort.
 
-    In place of `pfl.data.sampling.get_user_sampler("random", user_ids)`. pfl asks for one user at
+    Instead of `pfl.data.sampling.get_user_sampler("random", user_ids)`. pfl asks for one user at
     a time, so its `train_cohort_size` must be the selector's K, and K a multiple of the number of
     its processes, which else throw users away. Leave `user_id_to_weight` of the dataset out: it
     orders users across cohorts.

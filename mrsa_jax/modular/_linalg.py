@@ -201,7 +201,7 @@ def _raised(ranks: Array, places: Array, found: Array) -> Array:
     return ranks.at[places].max(found, mode="drop")
 
 
-# ---- Compiled eliminations over all cores: what the CPU uses in place of XLA's small operations.
+# ---- Compiled eliminations over all cores: what the CPU uses instead of XLA's small operations.
 
 _FEWEST_A_CORE = 8
 

@@ -104,7 +104,7 @@ def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Args:
         data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme, whose, mu,
             fpr, tpr, and the interval's lower and upper.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -155,7 +155,7 @@ def plot_error_histogram(
         data: Columns scheme and the error, a row for each client and seed.
         column: Which error.
         least: Smaller errors are drawn as this.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -195,7 +195,7 @@ def plot_image_grid(
             None stretches each image by its own smallest and largest pixel.
         title: Above the grid.
         figure: Where to draw, which is made as large as the grid, in the width of `style` if
-            the scores have room there; one of its own when None.
+            the scores have room there; a new one if None.
 
     Returns:
         The figure; a row's axes follow one another in `figure.axes`, left to right.

@@ -54,7 +54,7 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
 
     Args:
         costs: What `dp.amplification` returns.
-        ax: Where to draw; a figure of its own if None.
+        ax: Where to draw; a new figure if None.
 
     Returns:
         The axes.
@@ -133,7 +133,7 @@ def plot_audit_exposure(
     Args:
         data: Columns round and exposed_clients. Rounds without numbers are counted from 1.
         num_clients: All of them, drawn as a line.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -154,7 +154,7 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         data: Columns round, weak_lower, weak_upper and maybe strong_privacy,
             hidden_among_worst and update_hidden_worst; below 1 is left out.
             Rounds without numbers are counted from 1.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -236,7 +236,7 @@ def plot_exposure_routes(
         who: `"each"` for the mean over honest clients, with a band from the client that is exposed
             least often to the one most often; `"any"` for the chance that somebody is, with its
             exact 95 % interval.
-        ax: Where to draw; a figure of its own if None.
+        ax: Where to draw; a new figure if None.
 
     Returns:
         The axes.

@@ -49,7 +49,7 @@ def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Ax
 
     Args:
         judgements: What `design.judge` returns, by name.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Returns:
         The axes.
@@ -97,7 +97,7 @@ def plot_policies(
     Args:
         results: What `privacy.policy_privacy` returns.
         quantity: `"strong"` or `"weak"` privacy, `"rounds_kept"` or `"cardinality"`.
-        ax: Where to draw; a figure of its own if None.
+        ax: Where to draw; a new figure if None.
 
     Returns:
         The axes.

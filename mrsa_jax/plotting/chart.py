@@ -48,7 +48,7 @@ class Line(NamedTuple):
         kind: "line", "step" (a value holds until the next) or "marks" (no line).
         weight: "main", "thin", "thick" or "broad" (and pale, for what lies below others), and maybe
             "solid" or "dashed" whatever the series is.
-        words: What is said of each mark, in place of its values.
+        words: What is said of each mark, instead of its values.
         rows: The row of a table that each mark stands for; none when empty.
         shade: Accuracy of each mark's model in percent, which fills it in a picture, or None.
     """
@@ -102,11 +102,11 @@ class Chart:
         whole: Axes of whole numbers: "", "x", "y" or "xy".
         rules: Levels to compare with: value, words.
         empty: What is said where all values are zero.
-        ticks: What stands along the axis below in place of numbers: place, words.
+        ticks: What stands along the axis below instead of numbers: place, words.
         are_schemes: Whether its series are schemes, whose colours are the same everywhere.
         names_lines: Whether the key of a picture names each line, not each series alone.
         marks_points: Whether a picture marks the points of short lines, as a report always does.
-        cells: What is drawn in place of lines, or None.
+        cells: What is drawn instead of lines, or None.
     """
 
     title: str

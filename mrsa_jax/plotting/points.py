@@ -160,7 +160,7 @@ def plot_points(
         hue: Column that tells curves apart; one curve when None. Values of a column `curve` are
             names that stand for themselves.
         log: Axes with a logarithmic scale.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Raises:
         ConfigurationError: If a name is no column, there is nothing to show, or `log` names other
@@ -228,7 +228,7 @@ def plot_accuracy_epsilon(
         table: Columns accuracy (in [0, 1]), epsilon_worst, epsilon_mean, and `hue`; a column
             noise_multiplier tells which points are of one noise, else epsilon does.
         hue: Column that tells curves apart; one curve when None.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Raises:
         ConfigurationError: If a column is missing, or no point has noise and an accuracy.
@@ -278,7 +278,7 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Args:
         table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy if any;
             points that gave no sum are left out.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Raises:
         ConfigurationError: If the table lacks either column.
@@ -321,7 +321,7 @@ def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Args:
         data: Columns scheme, T, C, C_low and C_high.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Examples:
         >>> import mrsa_jax as mj

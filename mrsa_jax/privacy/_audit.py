@@ -154,7 +154,7 @@ def audit_steps(
     if not parts:
         yield from _steps(log, names, effort, report, noise, drifting)
         return
-    rule = "must be left out for a log of several parts of the vector"
+    rule = "must not be set for a log of several parts of the vector"
     require(len(parts) < 2 or spread is None, "spread", rule, spread)
     # a guarantee, whose bounds add up over all sums, of whatever part
     noisy = noise.figures(log) if noise is not None and log.participation.any() else None

@@ -44,7 +44,7 @@ class Drifting:
         rule = "must be a number from 0 to 1"
         lasting = check_number(share, "share", rule, 0.0, 1.0)
         if memory is None:
-            require(lasting == 1.0, "share", "must come with memory", share)
+            require(lasting == 1.0, "share", "must be used together with memory", share)
             return None
         return Drifting(check_number(memory, "memory", rule, 0.0, 1.0), lasting)
 
@@ -245,10 +245,20 @@ class Noise:
     def checked(multiplier: Any, clip: Any, delta: Any, spread: Any) -> Noise | None:
         """Return it, or None where no noise is told of."""
         if multiplier is None and clip is None:
-            require(spread is None, "spread", "must come with noise_multiplier and clip", spread)
+            require(
+                spread is None,
+                "spread",
+                "must be used together with noise_multiplier and clip",
+                spread,
+            )
             return None
-        require(clip is not None, "clip", "must come with noise_multiplier", clip)
-        require(multiplier is not None, "noise_multiplier", "must come with clip", multiplier)
+        require(clip is not None, "clip", "must be used together with noise_multiplier", clip)
+        require(
+            multiplier is not None,
+            "noise_multiplier",
+            "must be used together with clip",
+            multiplier,
+        )
         rule = "must be positive and finite"
         return Noise(
             check_number(multiplier, "noise_multiplier", rule, POSITIVE),

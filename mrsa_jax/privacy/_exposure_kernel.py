@@ -1,6 +1,6 @@
 """First exposures on an NVIDIA GPU: one kernel, a program for each history and prime.
 
-The form is that of `_exposure_xla`, with a row for each client in place of one for each round: the
+The form is that of `_exposure_xla`, with a row for each client instead of one for each round: the
 row whose pivot is the client's column, zero until there is one. It stays in registers while the
 program goes through the rounds, so that a round is read once and nothing is written until the end.
 """

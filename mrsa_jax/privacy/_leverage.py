@@ -65,7 +65,7 @@ def leverages(
 
     Returns:
         float64 `[..., rounds, clients]`, without rounds where `last_only`; with quantiles these of
-        1 / leverage in place of the clients. Traced values are rounded as JAX is set. NaN where
+        1 / leverage instead of the clients. Traced values are rounded as JAX is set. NaN where
         floats do not know it to nine digits, with noise to six.
     """
     rounds, clients = array.shape[-2:]

@@ -124,7 +124,9 @@ class Client:
         self._values = values
         self._context = context
         self._signing_key, self._terms, self._pledge = signing_key, terms, pledge
-        rule = "must come with `signing_key`, and agree with `neighbours` and `threshold`"
+        rule = (
+            "must be used together with `signing_key`, and agree with `neighbours` and `threshold`"
+        )
         require((terms is None) == (signing_key is None), "terms", rule)
         if terms is not None:
             near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())

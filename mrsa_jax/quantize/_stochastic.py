@@ -279,7 +279,7 @@ def stochastic(
     Args:
         num_levels: K, from 2 to 2**23 (more levels than float32 tells apart).
         clip: Half width of a range symmetric about 0, positive.
-        value_range: (r1, r2) with r1 < r2, in place of `clip`.
+        value_range: (r1, r2) with r1 < r2, instead of `clip`.
 
     Returns:
         A frozen pytree with `encode`, `decode` and `clipped_fraction`; its numbers are leaves.

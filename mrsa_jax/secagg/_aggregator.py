@@ -173,7 +173,7 @@ class RingAverage:
         Raises:
             ConfigurationError: As `aggregate`.
         """
-        rule = "must be left out: the aggregator was built without `max_weight`"
+        rule = "must not be set: the aggregator was built without `max_weight`"
         require(self.total_weight is not None, "weights", rule)
         given: Any = np.ones(self.num_participants, np.uint32) if weights is None else weights
         if isinstance(given, jax.core.Tracer):
@@ -298,13 +298,13 @@ def _check_lattice(quantizer: Any, dim: Any, clip_rule: Any) -> None:
     if isinstance(quantizer, LatticeQuantizer):
         own = quantizer.dim
         require(own == dim, "dim", "must be that of the lattice", dim, own)
-        require(clip_rule is None, "clip_rule", "must be left out: a lattice has a norm, no range")
+        require(clip_rule is None, "clip_rule", "must not be set: a lattice has a norm, no range")
 
 
 def _check_noise(max_weight: Any, clip_rule: Any) -> None:
-    rule = "must be left out with `noise`: a weight multiplies what one client adds to a sum"
+    rule = "must not be set with `noise`: a weight multiplies what one client adds to a sum"
     require(max_weight is None, "max_weight", rule)
-    rule = "must be left out with `noise`: a range that follows updates bounds nobody's by itself"
+    rule = "must not be set with `noise`: a range that follows updates bounds nobody's by itself"
     require(clip_rule is None, "clip_rule", rule)
 
 

@@ -60,7 +60,7 @@ def pad_inputs(
         round_index: Round, part of the nonce.
         present: bool[n], who answers, where nobody is lost once pads are shared; everybody if
             None.
-        survivors: bool[5, n], V0 to V4, in place of `present`: pads are shared with all
+        survivors: bool[5, n], V0 to V4, instead of `present`: pads are shared with all
             neighbours in V2, and V3 sends.
 
     Returns:
@@ -107,7 +107,7 @@ def ring_sum(
         round_index: Round, part of the nonce.
         present: bool[n], who answers, where nobody is lost once pads are shared; everybody if
             None.
-        survivors: bool[5, n], V0 to V4, in place of `present`: pads are shared within V2, the sum
+        survivors: bool[5, n], V0 to V4, instead of `present`: pads are shared within V2, the sum
             is over V3, and the pads that V3 shares with the rest of V2 are removed again.
         fidelity: "array": each block is summed from its padded inputs, chunk by chunk, every
             pair's keystream made once and used with both signs, and what the server removes is
@@ -187,7 +187,7 @@ def checked_round(
     fits = last < participants and stop <= dim
     require(fits, "plan", "must fit the shape of `inputs`", (last + 1, stop), values.shape)
     one = present is None or survivors is None
-    require(one, "present", "must be left out where `survivors` is given")
+    require(one, "present", "must not be set if `survivors` is given")
     if survivors is not None:
         steps = survivors if isinstance(survivors, jax.Array) else np.asarray(survivors)
         require(steps.dtype == np.bool_, "survivors", "must be bool", steps.dtype)

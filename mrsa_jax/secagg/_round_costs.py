@@ -129,7 +129,7 @@ def round_costs(
         thresholds: t_i, one integer or [..., n], at least 1.
         dim: Residues of each input, at least 1.
         modulus: R of the ring.
-        plan: Blocks of the round, in place of `dim` and `modulus` for one block of everybody.
+        plan: Blocks of the round, instead of `dim` and `modulus` for one block of everybody.
         signers: bool[..., n], who signs in the consistency check of `protocol.run`: V4, and in a
             round that fails those who find too few signatures too. None for a round without.
         blocks: int[n], the blocks that clients keep; None for none.

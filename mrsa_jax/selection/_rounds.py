@@ -220,7 +220,7 @@ def rollout_rounds(
         policy: What happens to a block that loses a member (`learnt_sums`).
         blocks: T, or the number of each client's block.
         threshold: t, shares needed to unmask.
-        rule: What is learnt from a round, in place of the three above, e.g. `secagg.graph_rule`.
+        rule: What is learnt from a round, instead of the three above, e.g. `secagg.graph_rule`.
         num_trials: B, for that many independent trials as leading axis; None for one without.
         first: As for `rollout_trials`.
 

@@ -234,7 +234,7 @@ def blocks_within(
 ) -> PartBlocks:
     """Return blocks of T clients who train the same parts of the vector, and who asks them.
 
-    Use it in place of `batch_partitioning` where clients train different coordinates: then every
+    Use it instead of `batch_partitioning` where clients train different coordinates: then every
     sum of every part is of whole blocks, so that T holds in each part for any number of rounds.
     Clients who train the same parts are a class. Where T does not divide a class, some are left
     over: they join the class whose parts they share most of, and train these alone.

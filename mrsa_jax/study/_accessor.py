@@ -136,7 +136,7 @@ class StudyAccessor:
         """Plot strong T: over rounds for a study, over its axes for a sweep.
 
         Args:
-            ax: Where to draw; a figure of its own when None.
+            ax: Where to draw; a new figure if None.
             **axes: `x` and `hue` of a sweep, as of `plot`.
         """
         return self._curves("strong_privacy", ax, axes)
@@ -151,7 +151,7 @@ class StudyAccessor:
         """Plot test accuracy: over rounds for a study, over its axes for a sweep.
 
         Args:
-            ax: Where to draw; a figure of its own when None.
+            ax: Where to draw; a new figure if None.
             **axes: `x` and `hue` of a sweep, as of `plot`.
 
         Raises:
@@ -173,7 +173,7 @@ class StudyAccessor:
             variable: Column of `table()`.
             x: Axis, or setting along one, that runs along; chosen when None.
             hue: The one that tells curves apart; chosen when None.
-            ax: Where to draw; a figure of its own when None.
+            ax: Where to draw; a new figure if None.
 
         Raises:
             ConfigurationError: For an unknown name, with the nearest known one.
@@ -208,7 +208,7 @@ class StudyAccessor:
         return explorer(self._checked(), self.table(), asked)
 
     def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
-        """Write a page of HTML about the results, which needs nothing beside it.
+        """Write a page of HTML about the results, which needs no other file.
 
         Args:
             path: File to write, or an existing folder for `report.html`.

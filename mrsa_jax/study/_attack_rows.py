@@ -84,12 +84,12 @@ class AttackRow:
         units: The numbers of its summary, with their units.
         about: What its papers are cited for.
         papers: Keys of papers, or BibTeX entries.
-        check: Raises for the first setting that breaks a rule of its own.
+        check: Raises for the first setting that breaks one of its rules.
         needs: MiB that it takes at its smallest: programs, the compiler's work, libraries. Between
             a process that finds all programs in the cache on disk and one that compiles them, on
             two cores of x86-64 with JAX 0.10.
         arrays: settings -> bytes of its largest arrays, by their shapes.
-        images: What a page says of its picture `images`.
+        images: The report's sentence about its picture `images`.
         code: () -> digests of a user's code, by module; the package's own has its version.
     """
 
@@ -159,7 +159,7 @@ _FILES = ("aggregates", "participation", "updates", "counts")
 
 def _check_choice(values: tuple[Any, ...], name: str) -> None:
     require(len(values) >= 1, name, "must name at least one", values)
-    require(len(set(values)) == len(values), name, "must not repeat", values)
+    require(len(set(values)) == len(values), name, "must not contain duplicates", values)
 
 
 def _check_population(config: Any) -> None:

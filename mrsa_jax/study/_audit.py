@@ -75,7 +75,7 @@ def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
 
 
 def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> None:
-    """Write how often each client took part, since when it is exposed, among how many hidden."""
+    """Write each client's participations, the round that exposes it, and its hidden among."""
     first = dict(found.exposed)
     counts = (log.participation != 0).sum(axis=0).tolist()
     head = ["client", "rounds", "first_exposed", "hidden_among"]
@@ -133,7 +133,7 @@ def check(config: AuditConfig) -> None:
 
 
 def run(config: AuditConfig, progress: Progress) -> AuditFindings:
-    """Read a log and audit it; an interrupt ends the searches with what there is."""
+    """Read a log and audit it; an interrupt ends the searches with the results so far."""
     note(progress, f"reading {config.file}")
     log = _read(config)
     note(progress, _memory(log))
@@ -194,7 +194,7 @@ def _memory(log: privacy.ParticipationLog) -> str:
 
 
 def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progress) -> privacy.Audit:
-    """Return what was found; an interrupt ends the searches with what there is."""
+    """Return what was found; an interrupt ends the searches with the results so far."""
     found: privacy.Audit | None = None
     names = [name.strip() for name in config.coalition.split(",")] if config.coalition else []
     # with shares of clients a sum's noise is what its survivors added

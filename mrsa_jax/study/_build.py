@@ -128,10 +128,11 @@ def guaranteed_privacy(
     """Return the weak T that a selector keeps however many rounds follow; 1 where it keeps none.
 
     A `privacy_target` that the selector states is kept while sums are its cohorts: no client is
-    lost from one inside a round, and none is cut up. Blocks of T move together for ever where the
-    selection never parts them and no sum does: clients enforce them; or nobody is lost inside a
-    round, or the policy drops or aborts for whole blocks, the graph cannot fall apart, and each
-    group of each segment holds whole blocks. A fixed cohort of all clients is a block.
+    lost from one inside a round, and none is cut up. Blocks of T move together for any number of
+    rounds where the selection never parts them and no sum does: clients enforce them; or nobody is
+    lost inside a round, or the policy drops or aborts for whole blocks, the graph cannot become
+    disconnected, and each group of each segment holds whole blocks. A fixed cohort of all clients
+    is a block.
     """
     protocol = protocol or ProtocolConfig()
     k, block = sizes_of(selector)
@@ -173,7 +174,7 @@ _MOST_KEPT = 10_000  # clients
 
 
 def _state() -> tuple[Any, ...]:
-    """Return what arrays and keys that are built depend on beside settings."""
+    """Return what arrays and keys that are built depend on in addition to settings."""
     config: Any = jax.config
     return config.jax_default_prng_impl, config.jax_default_device, config.jax_enable_x64
 
@@ -352,7 +353,7 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     free = Graph.parse(protocol.graph).row.is_complete and protocol.threshold is None
     rule = (
         "must be complete, with no threshold given, where cohorts differ in size (a selector that "
-        "asks K clients or nobody says so by an attribute `cohort_size`)"
+        "asks K clients or nobody shows this by an attribute `cohort_size`)"
     )
     require(free or size is not None, "graph", rule, protocol.graph)
     graph, threshold = graph_of(protocol, n), protocol.threshold
@@ -360,11 +361,11 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     rule = "must be over blocks of the scheme's T, or of whole blocks of it"
     require(own % block == 0, "graph", rule, protocol.graph, block)
     if protocol.whole_blocks:
-        rule = "must be left out with a scheme without blocks of 2 clients or more"
+        rule = "must not be set with a scheme without blocks of 2 clients or more"
         require(block > 1, "whole_blocks", rule, True)
         rule = "must be complete or over_blocks:T:K with --whole-blocks"
         require(graph.row.is_complete or bool(graph.row.fields), "graph", rule, protocol.graph)
-        rule = "must be left out with --whole-blocks, whose clients accept no such threshold"
+        rule = "must not be set with --whole-blocks, whose clients accept no such threshold"
         require(not protocol.allow_unmasking_risk, "allow_unmasking_risk", rule, True)
     if threshold is not None:
         check_threshold(protocol, threshold, least_safe_threshold(graph, n))

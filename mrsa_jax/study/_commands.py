@@ -57,17 +57,20 @@ class LogSettings(Shown):
     all others; may be repeated."""
 
     ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
+    """Comma-separated columns to ignore. A column that may turn the verdict is refused until a flag
+    handles it."""
 
     sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
+    """Comma-separated columns that distinguish several sums of a round, such as
+    group,job,attempt."""
 
     part_column: Name = None
     """Name of the column with the part of the vector that a sum is of, where not all clients train
     all coordinates: each part is judged by itself."""
 
     restarts: Literal["ask", "new", "same"] = "ask"
-    """A round that goes on after others: another sum, as numbering began anew, or the same."""
+    """A round whose rows continue after other rounds: another sum, because numbering started again,
+    or the same."""
 
     overwrite: bool = False
     """Replace other results in --out."""
@@ -103,7 +106,7 @@ class AuditConfig(LogSettings):
     """Format of FILE; told by its content."""
 
     layout: Literal["auto", "long", "matrix"] = "auto"
-    """Rows of (round, client), or a matrix with a row a round; told apart by the header."""
+    """Rows of (round, client), or a matrix with one row per round; the header decides."""
 
     weight_column: Name = None
     """Name of the column with each client's weight in the sum; "weight" is known."""
@@ -121,7 +124,8 @@ class AuditConfig(LogSettings):
     """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
 
     coalition: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Clients, with commas, who tell the server their updates: the audit is of the others."""
+    """Comma-separated clients that reveal their updates to the server; the audit covers the
+    others."""
 
     fail_below: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
     """Exit with status 3 unless weak T of at least this is proven (2: nobody is exposed)."""
@@ -130,8 +134,8 @@ class AuditConfig(LogSettings):
     """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
 
     fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
-    """Exit with status 3 unless each client is hidden among so many; noise is not counted. With
-    --memory or --drift: unless each of its updates is, if updates drift so."""
+    """Exit with status 3 unless each client is hidden among at least this many clients; noise is
+    not counted. With --memory or --drift: unless each of its updates is, if updates drift so."""
 
     memory: Memory = None
     """Also among how many the update of any one round is hidden, if updates drift: the correlation
@@ -153,10 +157,11 @@ class AuditConfig(LogSettings):
 
     planned: Annotated[int | None, Within(1), tyro.conf.arg(metavar="K")] = None
     """Clients add the noise: each survivor one share in K of the variance, so that a sum of fewer
-    has less of it; prints mu and epsilon planned beside realised."""
+    has less of it; prints mu and epsilon as planned and as realised."""
 
     colluding: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Clients, with commas, who tell the server their noise and their updates: with --planned."""
+    """Comma-separated clients that reveal their noise and their updates to the server; needs
+    --planned."""
 
     delta: Annotated[Positive, Within(0.0, BELOW_ONE, "must be below 1")] = 1e-5
     """At which epsilon is printed."""
@@ -190,13 +195,13 @@ def check_audit(config: AuditConfig) -> None:
         for name in ("noise_multiplier", "clip"):
             given = getattr(config, name) is not None
             require(given, name, "must be given with planned", None)
-        rule = "must be left out with planned, whose account takes others' updates for known"
+        rule = "must not be set with planned, whose account takes others' updates for known"
         require(config.spread is None, "spread", rule, config.spread)
-    rule = "must come with planned: noise that nobody adds to its own update nobody can tell"
+    rule = "must be used together with planned: clients can reveal only noise that they added"
     require(config.counts_shares or not config.colluding, "colluding", rule, config.colluding)
     check_drift(config)
     both = config.memory is not None and config.drift is not None
-    require(not both, "drift", "must be left out with memory", str(config.drift))
+    require(not both, "drift", "must not be set with memory", str(config.drift))
     for name in ("recipe_file", "certificate"):
         path = getattr(config, name)
         there = path is None or path.parent.is_dir()
@@ -212,10 +217,11 @@ _IS_RATE = Within(0.0, BELOW_ONE, "must be at least 0 and below 1")
 class AdviseConfig(LogSettings):
     """Choose a selection scheme and its T for your clients: what each protects, and costs.
 
-    From how many clients there are, how many are in a round, and how often they are away:
+    From the number of clients, the number per round, and how often they are away:
     mrsa-jax advise --clients 120 --cohort 12 --dropout-rate 0.2 --loss-rate 0.05. Or from the log
-    of a system that runs, which says so itself: mrsa-jax advise --log participation.jsonl. A flag
-    beside --log wins over what was measured. Exit status 3 if no scheme gives what is demanded.
+    of a system that runs, which records all this: mrsa-jax advise --log participation.jsonl. A flag
+    given together with --log overrides the measured value. Exit status 3 if no scheme gives what is
+    demanded.
     """
 
     log: File = None
@@ -241,10 +247,11 @@ class AdviseConfig(LogSettings):
     """Weak T of at least this, however many rounds follow."""
 
     want_hidden: Annotated[Number, IS_GROUP] = None
-    """Every client hidden as in a sum of so many, however many rounds follow."""
+    """Every client hidden as well as in a single sum of this many clients, for any number of
+    rounds."""
 
     min_cardinality: Annotated[Number, IS_GROUP] = None
-    """At least so many clients in a mean sum, rounds without a sum counted as none."""
+    """At least this many clients per round on average; rounds without a sum count as 0."""
 
     memory: Memory = None
     """Also among how many the worst update of any simulated round is hidden, if updates drift: the
@@ -286,7 +293,7 @@ def check_advise(config: AdviseConfig) -> None:
 
 def _check_log(config: AuditConfig | AdviseConfig, log: pathlib.Path | None) -> None:
     alone = config.out is None and config.overwrite
-    require(not alone, "overwrite", "must come with --out", config.overwrite)
+    require(not alone, "overwrite", "must be used together with --out", config.overwrite)
     if log is not None:
         start_of(log, 0)  # its absence is told before anything heavy is imported
 
@@ -335,7 +342,7 @@ class SecaggConfig(Shown):
     """b of the ring of R = 2**b, 1 to 32; 16 unless --modulus is given."""
 
     modulus: Count = None
-    """R, in place of --modulus-bits: a power of two, or any integer below 2**31."""
+    """R, instead of --modulus-bits: a power of two, or any integer below 2**31."""
 
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
@@ -367,7 +374,7 @@ class SecaggConfig(Shown):
     """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
 
     up_mbits: Annotated[Number, IS_POSITIVE] = None
-    """Also model the seconds on clients' links of so many Mbit/s up, ten times that down."""
+    """Also model the seconds on clients' links of this many Mbit/s up, ten times that down."""
 
     compute_slowdown: Positive = 1.0
     """How many times slower clients compute in that model than one core of a server."""
@@ -382,10 +389,10 @@ class SecaggConfig(Shown):
 def check_secagg(config: SecaggConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
     both = config.modulus_bits is not None and config.modulus is not None
-    require(not both, "modulus", "must be left out where --modulus-bits is given", config.modulus)
+    require(not both, "modulus", "must not be set if --modulus-bits is given", config.modulus)
     validate_graph(config)
     if config.trials is not None:
         known = config.fidelity in (None, "sets")
         require(known, "fidelity", "must be sets with --trials", config.fidelity)
-        rule = "must be left out with --trials"
+        rule = "must not be set with --trials"
         check_unset(config, rule, "dropped_before_unmasking", "consistency", "up_mbits")

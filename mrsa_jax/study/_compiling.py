@@ -45,7 +45,7 @@ class Compiling:
         self._started.append(self._pool.submit(in_context(work), *arguments))
 
     def wait(self) -> None:
-        """Wait for what analyses a history, and import meanwhile what tells of it."""
+        """Wait for what analyses a history, and import meanwhile what reports on it."""
         import xarray as _xarray
 
         del _xarray

@@ -62,7 +62,7 @@ Lasting = Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")]
 def check_drift(config: Any) -> None:
     """Raise if a share of updates is to last with no memory given."""
     is_given = config.memory is not None or config.share == 1
-    require(is_given, "share", "must come with memory", config.share)
+    require(is_given, "share", "must be used together with memory", config.share)
 
 
 # Fields that say where results go, how they are made and shown, not what is studied.
@@ -90,8 +90,8 @@ class PopulationConfig(Shown):
     """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones together), or
     by_label: from the first rate for clients of label 0 to the last for those of the last."""
     availability: str = "independent"
-    """Who is away when: independent, each round by itself; markov:ROUNDS, for so many rounds on
-    average; cyclic: each client goes through the rates, one a round, from its own on;
+    """Who is away when: independent, each round by itself; markov:ROUNDS, for this many rounds on
+    average; cyclic: each client goes through the rates, one per round, starting from its own;
     diurnal:AMPLITUDE:PERIOD: a wave around the one rate, clients spread over the period;
     replay:FILE[:random|:absent]: as a .npy file of booleans [rounds, clients] has it, from its
     first row or a random one, and again or not at all after its last; or your own (--plugin)."""
@@ -304,7 +304,7 @@ def check_study(config: Config) -> None:
     schemes = schemes_of(config)
     require(len(schemes) > 0, "schemes", "must name at least one scheme", schemes)
     labels = [scheme.label for scheme in schemes]
-    require(len(set(labels)) == len(labels), "schemes", "must not repeat", labels)
+    require(len(set(labels)) == len(labels), "schemes", "must not contain duplicates", labels)
     _validate_population(config.population)
     for scheme in schemes:
         scheme.check(config.population.num_clients, config.population.cohort_size)
@@ -319,7 +319,7 @@ def check_study(config: Config) -> None:
         _validate_aggregation(config, schemes)
     if isinstance(config, TrainConfig):
         both = config.resume and config.overwrite
-        require(not both, "resume", "must be left out with `overwrite`, which starts anew", True)
+        require(not both, "resume", "must not be set with `overwrite`, which starts anew", True)
 
 
 def check_sizes(population: Any) -> None:
@@ -347,7 +347,7 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     population = config.population
     sizes = population.num_clients, population.cohort_size
     rule, own = (
-        "must be left out with segments, whose groups have --group-levels",
+        "must not be set with segments, whose groups have --group-levels",
         aggregation.quantizer,
     )
     require(own is None or config.hetero.is_plain, "quantizer", rule, own)
@@ -356,7 +356,7 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     if aggregation.is_noisy:
         for scheme in schemes:
             check_blind(scheme.depends_on_data(*sizes), "scheme", scheme.written)
-        rule = "must be another with noise: who takes part would tell of clients' labels"
+        rule = "must be another with noise: participation would reveal clients' labels"
         require(population.assignment != "by_label", "assignment", rule, population.assignment)
     _validate_segments(config, any_number)
     if not config.hetero.is_plain or aggregation.clip_norm is not None:
@@ -378,7 +378,7 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     """Check groups and segments; `varies`: whether a scheme asks any number of clients."""
     own, population = config.hetero, config.population
     if own.is_plain:
-        needs = "must be left out without --segments sc, mc, hc or groups"
+        needs = "must not be set without --segments sc, mc, hc or groups"
         return check_unset(own, needs, "subgroups", "hybrid_threshold", "combine", "attack",
                            "num_byzantine")  # fmt: skip
     _validate_groups(own, population.cohort_size)
@@ -389,12 +389,12 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     rule = "must be none with noise: whose attackers add it, or tell it, no account knows"
     is_noisy = config.aggregation.is_noisy
     require(not is_noisy or own.attack == "none", "attack", rule, own.attack)
-    rule = "must be left out with segments: their mean has no weights"
+    rule = "must not be set with segments: their mean has no weights"
     require(not weighted, "weighted", rule, weighted)
     graph, policy = protocol.graph, protocol.split_policy
     is_complete = Graph.parse(graph).row.is_complete
     require(is_complete, "graph", "must be complete with segments", graph)
-    rule, own_blocks = "must be left out with segments", protocol.whole_blocks
+    rule, own_blocks = "must not be set with segments", protocol.whole_blocks
     require(not own_blocks, "whole_blocks", rule, own_blocks)
     return require(policy == "ignore", "split_policy", "must be ignore with segments", policy)
 

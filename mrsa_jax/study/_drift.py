@@ -1,8 +1,8 @@
 """What the drift of clients' updates, as a training measures it, means for them.
 
-What a client is hidden among is told of updates that never change. A training's updates do, and
+What a client is hidden among holds for updates that never change. A training's updates do, and
 its page says how much: among how many the update of any one round is hidden then, and how many
-bits the sums tell of a whole history.
+bits the sums reveal of a whole history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
 _BITS = "Bits a coordinate about a client's updates, by the measured drift"
-_HIDDEN = "As in a sum of how many clients one's worst update is hidden, by the measured drift"
+_HIDDEN = "Size of a single sum that would hide the worst update equally well, by measured drift"
 _FACTS = {
     "update_spread": ((), "1", "Spread s of a coordinate across clients, over all layers"),
     "update_memory": ((), "1", "Memory rho of what lasts: its correlation from round to round"),

@@ -141,7 +141,7 @@ class Explorer:
         return {**(live[0] if isinstance(live, tuple) else live), **found}
 
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
-        """Write it as a page of its own, and return where.
+        """Write it as a separate page, and return where.
 
         Args:
             path: File to write.
@@ -263,7 +263,7 @@ def _rows(
     names: Sequence[str],
     spans: Mapping[tuple[int, str], tuple[float, float]] | None = None,
 ) -> str:
-    """Return the first rows of a table, and how many there are beside them."""
+    """Return the first rows of a table, and the number of the others."""
     left = len(table) - _MOST_ROWS
     return _table(table.head(_MOST_ROWS), names, spans or {}) + (
         f"<p>{left} more rows are not shown.</p>" if left > 0 else ""

@@ -71,7 +71,7 @@ def shares_row(found: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def shares_sentence(found: dict[str, Any]) -> str:
-    """Say what is left of the planned noise, and whom it protects how well."""
+    """Say what is left of the planned noise, and how well it protects each client."""
     who = f"With noise of {found['noise_multiplier']:g} clips in a sum"
     if found["planned"] is not None:
         who += f", of which each survivor adds one share in {found['planned']}"
@@ -193,7 +193,7 @@ class AuditFindings:
         log: The history in it.
         audit: What it leaks, with proof.
         gates: What was demanded, if anything: of T, and among how many clients are hidden.
-        shares: What noise that clients add leaves each, planned beside realised; None without.
+        shares: What noise that clients add leaves each, planned and realised; None without.
     """
 
     _repr_html_ = telling

@@ -116,7 +116,7 @@ class Kind:
         if not hasattr(self.config, "schemes") or not hasattr(self.settings, "scheme"):
             return {}
         if "scheme" in content:
-            require("schemes" not in content, "schemes", "must be left out beside `scheme`")
+            require("schemes" not in content, "schemes", "must not be set together with `scheme`")
             return {}
         return {"scheme": content.pop("schemes", list(self.config.schemes))}
 
@@ -227,7 +227,7 @@ def register_attack(
     memory_bytes: Callable[[Any], int] = lambda settings: 0,
     papers: str | Sequence[str] = (),
 ) -> None:
-    """Add an attack of your own, which `mrsa-jax attack`, sweeps, pages and `cite` then know.
+    """Add your own attack, which `mrsa-jax attack`, sweeps, pages and `cite` then know.
 
     Its settings are its flags, and axes of a sweep. On the command line, `--plugin FILE.py` runs
     the file that registers it. Registering a name again replaces it.

@@ -136,7 +136,7 @@ def read_toml(path: pathlib.Path, argument: str) -> str:
 
 
 def parse_toml(text: str, argument: str, path: pathlib.Path | None = None) -> dict[str, Any]:
-    """Return the content of TOML, whose values are such as every setting can be told of.
+    """Return the content of TOML, whose values are such as a message can quote for every setting.
 
     Args:
         text: What to read.

@@ -54,7 +54,7 @@ OF_POINT = {
 def accounted(
     config: DemoConfig | TrainConfig, dim: int, result: TrainingResult, played: Played
 ) -> dict[str, Any]:
-    """Return what is told of a training with noise, by variable.
+    """Return what is reported about a training with noise, by variable.
 
     Args:
         config: Its study.
@@ -138,7 +138,7 @@ def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.nd
 
 
 def variables(aggregation: AggregationConfig, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is told of schemes' trainings as variables of a data set."""
+    """Return what is reported about schemes' trainings as variables of a data set."""
     kept = {}
     for name, (axes, units, about) in _FACTS.items():
         facts: dict[str, Any] = {"units": units, "description": about}

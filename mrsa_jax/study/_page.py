@@ -1,4 +1,4 @@
-"""The page that every report is: one HTML file that needs nothing beside it.
+"""The page that every report is: one HTML file that needs no other file.
 
 It carries its style and its figures inside and lets the browser fetch nothing, so it opens
 offline; it fits a phone, prints, follows the reader's light or dark scheme, and names its tables
@@ -57,7 +57,7 @@ class Series(NamedTuple):
     Attributes:
         label: Its name.
         verdict: The badge: its kind ("good", "fair", "bad", "told") and its word; None without.
-        words: What is said of it in one line.
+        words: One line about it.
         is_scheme: Whether its colour is that of a scheme, else the next of a few.
     """
 
@@ -187,7 +187,7 @@ def seen_on(colour: str, theme: str, least: float | None = None) -> str:
     return found
 
 
-# ---- The page that every report is: one HTML file that needs nothing beside it.
+# ---- The page that every report is: one HTML file that needs no other file.
 
 _MOST_ROWS = 400
 _TALL = 25  # rows of a table that scrolls inside the page
@@ -334,7 +334,7 @@ def verdicts(told: Iterable[tuple[str, str, str]]) -> str:
 
 
 def opening(charts: Sequence[Chart], series: Sequence[Series]) -> str:
-    """Return what a page opens with: one large chart, and a second one beside it if there is."""
+    """Return what a page opens with: one large chart, and next to it a second one, if any."""
     order = places(series)
     figures = [drawn(chart, order, is_large=True) for chart in charts]
     kind = "opening two" if len(figures) > 1 else "opening"
@@ -394,7 +394,7 @@ def _changes(count: int) -> str:
     if not count:
         return "All settings have their defaults."
     plural = "s" if count > 1 else ""
-    return f"{count} setting{plural} changed from the default, in bold and said so."
+    return f"{count} setting{plural} changed from the default, in bold and marked."
 
 
 _PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "device", "python",

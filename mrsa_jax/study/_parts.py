@@ -76,7 +76,7 @@ def _scaffold(model: Any, training: Any) -> Any:
     for name, plain in (("momentum", 0), ("weight_decay", 0), ("proximal", 0),
                         ("precision", "float32")):  # fmt: skip
         value = getattr(training, name)
-        require(value == plain, name, "must be left out with the trainer scaffold", value)
+        require(value == plain, name, "must not be set with the trainer scaffold", value)
     return federated.scaffold(
         model,
         training.learning_rate,

@@ -166,7 +166,7 @@ _FIRST = ("recovered", "exposed", "mean_error", "median_error", "strong_T", "ran
 
 
 def _words(row: Mapping[str, Any]) -> str:
-    """Return what is said of a scheme in a line: what was recovered comes first."""
+    """Return one line about a scheme: what was recovered comes first."""
     names = [*(name for name in _FIRST if name in row), *(n for n in row if n not in _FIRST)]
     numbers = [
         f"{spoken(name)} {number(row[name], 3)}"
@@ -197,7 +197,7 @@ def redraw(folder: pathlib.Path, column: Any) -> tuple[pathlib.Path, ...]:
         charts = _charts(folder)
         if not charts:
             raise ConfigurationError(
-                "`column` must be left out where figures are not drawn from numbers of the folder, "
+                "`column` must not be set if figures are not drawn from numbers of the folder, "
                 "as those of reproduce (several panels wide) and of images; got "
                 f"{column!r} for {str(folder)!r}"
             )
@@ -298,18 +298,18 @@ def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
     """Return what each scheme of an advice keeps against what it sums.
 
     Args:
-        options: The schemes, with labels of their own.
+        options: The schemes, with their labels.
     """
     lines = []
     for option in options:
         label, hidden, size = str(option["label"]), option["hidden_worst"], option["cardinality"]
         if hidden is not None and size is not None:
             among = hidden_words(hidden) if hidden == hidden else "-"
-            words = f"{label}: hidden among {among}, mean sum {number(size)}"
+            words = f"{label}: hidden among {among}, {number(size)} clients per round"
             lines.append(Line(label, [hidden], [size], kind="marks", words=[words]))
-    title = "Clients in a mean sum against among how many the worst is hidden"
-    return Chart(title, text_of("advice_caption"), lines, "hidden among (worst client, for ever)",
-                 "clients in a mean sum", x_from=0.0, whole="")  # fmt: skip
+    title = "Mean clients per round against hidden among of the worst client"
+    return Chart(title, text_of("advice_caption"), lines, "hidden among (worst client, lasting)",
+                 "mean clients per round", x_from=0.0, whole="")  # fmt: skip
 
 
 def advice_charts(options: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:

@@ -49,7 +49,7 @@ def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> d
 
 
 def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return which quantities are drawn against which; the first two there are, without those."""
+    """Return which quantities are drawn against which; the first two available, without those."""
 
     def has(*both: str) -> bool:
         return all(name in table for name in both) and bool(_finite(table, *both).any())
@@ -70,7 +70,7 @@ def _finite(table: pd.DataFrame, *names: str) -> np.ndarray:
 
 
 def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:
-    """Return what is said of each point: its settings, and what was measured of it."""
+    """Return the words about each point: its settings, and what was measured of it."""
     own = table[list(names)].itertuples(index=False, name=None)
     pairs = (shown_scale(name) * table[name].to_numpy(np.float64) for name in (x, y))
     return [

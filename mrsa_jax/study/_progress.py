@@ -30,14 +30,14 @@ class Progress(Protocol):
 
 @runtime_checkable
 class Notes(Protocol):
-    """Receives words beside the steps, from those who watch a `Progress` closely."""
+    """Receives words together with the steps, from those who watch a `Progress` closely."""
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
         ...
 
     def note(self, text: str) -> None:
-        """Show beside the stage what is true for now."""
+        """Show next to the stage what is true for now."""
         ...
 
 
@@ -46,7 +46,7 @@ class Finds(Protocol):
     """Receives what is found before all of it is, from those who show it as it comes."""
 
     def found(self, so_far: Any) -> None:
-        """Show what is known by now, in place of what was shown before."""
+        """Show what is known by now, instead of what was shown before."""
         ...
 
 
@@ -109,7 +109,7 @@ class Meter:
 
     @property
     def updates_per_second(self) -> float | None:
-        """Clients' updates a second, without the first round."""
+        """Clients' updates per second, without the first round."""
         if len(self._times) < 2:
             return None
         updates = int(self._before[self._done] - self._before[self._first])
@@ -211,9 +211,9 @@ def performance_words(record: dict[str, Any]) -> str:
     if record["resumed_after_rounds"]:
         text += f" (the first {record['resumed_after_rounds']} by an earlier process)"
     if record["seconds_per_round"] is not None:
-        text += f"; {record['seconds_per_round']:.3g} s a round"
+        text += f"; {record['seconds_per_round']:.3g} s per round"
     if record["updates_per_second"] is not None:
-        text += f", {record['updates_per_second']:.3g} clients' updates a second"
+        text += f", {record['updates_per_second']:.3g} clients' updates per second"
     text += f"; memory: {bytes_in_words(record['stated_peak_bytes'])} stated for training"
     for name, where in (("peak_process_bytes", "whole process"), ("peak_device_bytes", "device")):
         if record[name] is not None:

@@ -1,7 +1,7 @@
 """Records of points in a folder's log: frames that check themselves, found again by their keys.
 
 A frame is `MRSA`, the length of what follows, its SHA-256, and that: a JSON header, then arrays,
-each deflated by itself. A process writes a file of its own, one write a frame, and reads those of
+each deflated by itself. Each process writes its own file, one write a frame, and reads those of
 all. So a kill costs the frame it was writing, and a damaged frame is as if it had never been there.
 """
 
@@ -98,8 +98,8 @@ class Record:
         key: Of the point: its settings, and the code and files that it was made of.
         settings: Digest of its settings alone.
         first: The first trial.
-        count: How many there are.
-        kept: What it has beside what every point has.
+        count: Their number.
+        kept: What it has in addition to what every point has.
         made_by: Versions, code and files, as JSON.
         seconds: That it took.
         path: File that it lies in.
@@ -211,7 +211,7 @@ class Index:
         Args:
             key: Of the point.
             trials: How many it is to have.
-            kept: What each record must have beside what every point has.
+            kept: What each record must have in addition to what every point has.
             whole: Whether a record says something of all its trials together, so that it serves
                 only as it is.
 

@@ -1,4 +1,4 @@
-"""The report of a study, with its noise and drift: one HTML page that needs nothing beside it."""
+"""The report of a study, with its noise and drift: one HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HEADINGS = ("Scheme", "Strong T", "Accuracy", "Epsilon (proven)", "Mean if Gaus
 
 
 def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
-    """Return accuracy beside epsilon, and who is protected; "" without noise."""
+    """Return accuracy together with epsilon, and who is protected; "" without noise."""
     title = "Differential privacy"
     if "epsilon" not in results:
         return Section(title, "")
@@ -237,7 +237,7 @@ def _costs(results: xr.Dataset) -> dict[str, Chart]:
 
 
 def scheme_series(row: Row) -> Series:
-    """Return what a page says of a scheme in one line."""
+    """Return a report's line about a scheme."""
     parts = []
     if row.exposed_clients > 0:
         verdict = ("bad", "exposed")
@@ -247,7 +247,8 @@ def scheme_series(row: Row) -> Series:
         verdict = ("fair", "no sums")
     elif row.lasts:
         verdict = ("good", "T lasts")
-        parts.append(f"no fewer than {row.guaranteed_privacy} clients in any combination, for ever")
+        fewest = f"no fewer than {row.guaranteed_privacy} clients in any combination"
+        parts.append(f"{fewest}, for any number of rounds")
     else:
         verdict = ("fair", "not yet exposed")
         parts.append(f"rank {number(row.rank)} of {row.num_clients}, and nothing stops it")
@@ -256,7 +257,7 @@ def scheme_series(row: Row) -> Series:
     if row.hidden_among_worst is not None:
         parts.append(f"worst hidden among {hidden_words(row.hidden_among_worst)}")
     size = number(row.aggregation_cardinality, 3)
-    parts.append(f"{size} client{'s' * (size != '1')} in a mean sum")
+    parts.append(f"{size} client{'s' * (size != '1')} per round on average")
     if row.epsilon_proven is not None:
         parts.append(f"epsilon {number(row.epsilon_proven, 3)} for every client, proven")
     return Series(row.scheme, verdict, "; ".join(parts))
@@ -279,7 +280,7 @@ def whole_page(
         lead: Lines below the heading.
         sections: What this study found.
         settings: The section of settings, where it is not that of one command.
-        title: What the heading says of the command.
+        title: The words of the heading about the command.
         spec: What papers are behind, as of `cite`; the manifest when None.
         **look: What is drawn on it, and its style, as of `page`.
     """
@@ -311,7 +312,7 @@ TITLES = {
     "sweep": "a grid of studies",
     "audit": "what a participation log leaks, and proof",
 }
-"""What a page's heading says of its command."""
+"""The heading of a command's report."""
 
 
 def defaults_of(command: str) -> dict[str, Any] | None:

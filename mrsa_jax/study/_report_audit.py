@@ -125,11 +125,11 @@ def _findings(content: Mapping[str, Any]) -> str:
 
 def _exposed(exposed: list[dict[str, Any]]) -> str:
     if not exposed:
-        return "<p>Nobody.</p>"
+        return "<p>No client.</p>"
     rows = [(str(one["client"]), str(one["first_round"])) for one in exposed]
-    headings = ("Client", "From round on")
-    return data_table(headings, rows, "Whose own update follows from the sums, and since when",
-                      most=_MOST_ROWS, where="clients.csv")  # fmt: skip
+    headings = ("Client", "From round")
+    caption = "Clients whose update follows from the sums, and from which round"
+    return data_table(headings, rows, caption, most=_MOST_ROWS, where="clients.csv")
 
 
 def _hidden(hidden: Mapping[str, Any] | None) -> str:
@@ -142,7 +142,7 @@ def _hidden(hidden: Mapping[str, Any] | None) -> str:
         what = "each client's worst update"
         condition = f"if updates drift with memory {hidden['memory']:.6g}, share "
         condition += f"{hidden['share']:.3g}"
-    caption = f"As in one sum of how many clients the sums of all rounds hide {what}, {condition}; "
+    caption = f"Size of a single sum that would hide {what} as well as all sums do, {condition}; "
     caption += f"the median client: {hidden_words(hidden['median'])}"
     return data_table(("Client", "Hidden among"), rows, caption, where="clients.csv")
 
@@ -172,7 +172,7 @@ _REALISED = ("mu", "epsilon", "planned_mu", "planned_epsilon")
 
 
 def _shares(shares: Mapping[str, Any] | None) -> str:
-    """Return the table of planned beside realised; "" where noise is not clients' own."""
+    """Return the table of planned and realised noise; "" where noise is not clients' own."""
     if not shares or not shares["worst"]:
         return ""
     rows = [

@@ -1,6 +1,6 @@
 """A report of any folder that a command wrote: study, sweep, attack, audit, advice, reproduction.
 
-What a folder holds is told by the files in it. Whatever is missing or cannot be read is said
+The files of a folder show what it holds. Whatever is missing or cannot be read is said
 before anything is written.
 """
 
@@ -77,7 +77,7 @@ def attack_page(
         pictures["images"] = (images, pictures["images"][1])
     shown_ones = figures_section(pictures, "Pictures")
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
-    note = f'<p class="note">What was recovered is beside this page: {tidy(arrays)}.</p>'
+    note = f'<p class="note">The recovered values are in the same folder: {tidy(arrays)}.</p>'
     sections = [
         Section("At a glance", glance),
         *([] if charts else [shown_ones]),
@@ -181,7 +181,7 @@ def _table(options: list[dict[str, Any]]) -> str:
             number(played.get("fairness_gap"), 3), number(played.get("weak_lower")),
             _hidden(played), number(played.get("exposed_clients")),
         ))  # fmt: skip
-    headings = ("Scheme", "", "T", "Hidden", "Mean sum", "No sum", "F, played", "T, played",
+    headings = ("Scheme", "", "T", "Hidden", "Mean clients", "No sum", "F, played", "T, played",
                 "Hidden, played", "Exposed, played")  # fmt: skip
     table = data_table(headings, rows, "What each scheme keeps and costs", where="options.csv")
     return f'{table}<p class="note">{text_of("advice_note")}</p>'
@@ -197,7 +197,7 @@ def _policies(content: Mapping[str, Any]) -> str:
     if not rows:
         return ""
     caption = f"If {_percent(content.get('policy_loss'))} of clients are lost inside rounds"
-    return data_table(("Then", "T", "Hidden", "Mean sum", "No sum"), rows, caption)
+    return data_table(("Then", "T", "Hidden", "Mean clients", "No sum"), rows, caption)
 
 
 _SCHEMAS = (1, 2)  # the second is that of sweeps
@@ -227,7 +227,7 @@ def report(
     *,
     column: str | None = None,
 ) -> SavedReport:
-    """Write a page of HTML about a folder that a command wrote; it needs nothing beside it.
+    """Write a page of HTML about a folder that a command wrote; it needs no other file.
 
     With `column` the folder's figures are drawn again too, from its stored results.
 
@@ -298,7 +298,7 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
         raise ConfigurationError(
             f"`folder` must hold the results of a study; got {str(folder)!r}, whose study.json "
             f"({manifest.get('command')}) has no results.zarr, scores.json, audit.json or "
-            "advice.json beside it"
+            "advice.json next to it"
         )
     try:
         return manifest, _study_page(folder, manifest)

@@ -110,7 +110,7 @@ def _how(name: str) -> str:
 def sweep_series(
     table: pd.DataFrame, names: Sequence[str], hue: str | None, *, are_schemes: bool
 ) -> list[Series]:
-    """Return what a sweep's page says of each curve: a verdict over all its points."""
+    """Return the report's line about each curve of a sweep: a verdict over all its points."""
     return [
         Series(label, _verdict(rows), _words(rows, names), is_scheme=are_schemes)
         for label, rows in by_hue(table, hue)
@@ -154,8 +154,8 @@ def default_axes(
 ) -> tuple[str, str | None]:
     """Return along which of a sweep's axes curves run, and which tells them apart.
 
-    Whatever is attacked, and schemes, are told apart wherever they differ; of the others the first
-    numbers run along. Seeds are pooled, unless nothing else differs.
+    Whatever is attacked, and schemes, are distinguished wherever they differ; of the others the
+    first numbers run along. Seeds are pooled, unless nothing else differs.
 
     Args:
         results: A sweep.
@@ -189,7 +189,7 @@ def plot_any(
 ) -> Axes:
     """Plot a quantity of a sweep over one of its axes; what is not given is chosen.
 
-    What the points of a mark differ in beside, and is averaged, is told by `ax.get_label()`.
+    What else the points of a mark differ in, and is averaged, is listed by `ax.get_label()`.
     """
     check_columns(table, variable=variable, x=x, hue=hue)
     require(bool(table[variable].notna().any()), "variable", "must have values", variable)

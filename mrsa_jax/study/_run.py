@@ -60,7 +60,7 @@ def run(config: Any, progress: Progress | None = None) -> Any:
         j. How trainings went is in the attribute `performance`.
 
     Raises:
-        ConfigurationError: As `check`, but for the output folder, which is not looked at.
+        ConfigurationError: As `check`, except that the output folder is not checked.
         DataNotFoundError: If the data set is not on this machine.
 
     Examples:
@@ -83,7 +83,7 @@ def run_and_save(
     What was found is given to `show` before any of it is written, which may fail.
 
     The results appear in the folder complete or not at all. A `train` that is interrupted leaves
-    its settings and checkpoints there, from which `resume` goes on; one that is complete is read
+    its settings and checkpoints there, from which `resume` continues; one that is complete is read
     and given back by `resume`. Arguments and errors as for `run`.
 
     Examples:

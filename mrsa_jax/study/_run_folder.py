@@ -1,8 +1,8 @@
 """The folder of a training that can be continued: settings and checkpoints until it is complete.
 
 A run that is under way has `run.json`, `run.toml` and `checkpoints/` in its folder, and
-`run.tracking/` where it tells of its rounds, beside an older study that it is to replace. When it
-is complete a whole study takes the folder's place, in one rename, and what belonged to the run
+`run.tracking/` where it reports on its rounds, next to an older study that it is to replace. When
+it is complete a whole study takes the folder's place, in one rename, and what belonged to the run
 goes with the old folder. What made it is kept too: versions, code and files.
 """
 
@@ -200,7 +200,7 @@ class RunFolder:
 
     @property
     def tracking(self) -> pathlib.Path:
-        """Folder of what is told of its rounds."""
+        """Folder of the reports on its rounds."""
         return self.path / _TRACKING
 
     @property
@@ -270,7 +270,7 @@ def is_resumed(config: Settings, manifest: dict[str, Any] | None) -> bool:
 
 
 def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
-    """Check that a command may go on in a folder with a run, or with a study it is to resume.
+    """Check that a command may continue in a folder with a run, or with a study it is to resume.
 
     Raises:
         ConfigurationError: If it is to resume a run of other settings.
@@ -325,7 +325,7 @@ def _differences(config: Settings, manifest: dict[str, Any]) -> str:
 def run_folder(config: Settings, manifest: dict[str, Any]) -> Iterator[RunFolder]:
     """Give the folder of a run: a new one, of this manifest, or that of the run to continue.
 
-    An interruption leaves it to be resumed; so does any failure, but for a mistake in the
+    An interruption leaves it to be resumed; so does any failure, except a mistake in the
     settings that shows before the first checkpoint, or a training that diverges: these leave the
     folder as it was.
     """
@@ -361,7 +361,7 @@ def _begin(config: Settings, out: pathlib.Path, manifest: dict[str, Any]) -> Non
 
 
 def _forget(out: pathlib.Path) -> None:
-    """Remove what belongs to a run, and leave a finished study beside it alone."""
+    """Remove what belongs to a run, and leave a finished study next to it alone."""
     for name in (_RUN, _PART, _SETTINGS):
         (out / name).unlink(missing_ok=True)
     for name in (_CHECKPOINTS, _TRACKING):

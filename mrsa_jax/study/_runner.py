@@ -34,7 +34,7 @@ class Variable:
 _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 
 TRAJECTORIES = "trajectories"
-"""Asks for what there is after each round, beside the ends that every sweep keeps."""
+"""Asks for what there is after each round, in addition to the ends that every sweep keeps."""
 DETAILS = {
     "first_exposure": (
         "client",

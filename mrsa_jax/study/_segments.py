@@ -47,7 +47,7 @@ ATTACKS: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def client_rates(seed: int, config: SegmentConfig, num_clients: int) -> np.ndarray:
-    """Return each client's upload rate in bits a second, float64[N]."""
+    """Return each client's upload rate in bits per second, float64[N]."""
     given = np.asarray(config.client_rates, np.float64) * 1e6
     share = np.linspace(0.0, 1.0, len(given)) if len(given) > 1 else np.zeros(1)
     # the rates' places, spread as dropout rates are
@@ -65,7 +65,7 @@ class SegmentStudy:
         layout: Who sums what with whom, by slot.
         order: int[N], clients as slots are filled: by rate, blocks of the selection together
             where groups can hold them whole.
-        rates: float64[N], bits a second.
+        rates: float64[N], bits per second.
         threshold: t, or None for majorities.
     """
 
@@ -143,7 +143,7 @@ class SegmentStudy:
         return history, participation
 
     def facts(self) -> dict[str, float]:
-        """Return what the study says of its groups: privacy level, times, tolerated attackers."""
+        """Return what a study finds about its groups: privacy level, times, tolerated attackers."""
         matrix = np.asarray(self.layout.matrix)
         level = float(hetero.privacy_level(matrix)) if len(matrix) > 1 else 0.0
         # the slowest client that a group may hold: its share of all clients, by rate
@@ -265,7 +265,7 @@ def attack_segments(
 ) -> np.ndarray:
     """Attack sums of segments with frozen models, as `attack_frozen` does whole ones.
 
-    Each segment has least squares of its own, over its own sums of unequally quantized updates.
+    Each segment has a separate least squares, over its sums of unequally quantized updates.
 
     Returns:
         float64[N], relative squared error of each client's update over all segments; nan for

@@ -1,6 +1,6 @@
 """Points of a sweep over client selection: trials rolled out together, analysed exactly.
 
-`simulate` is the sweep over its schemes, of one point each. What both need in memory is told from
+`simulate` is the sweep over its schemes, of one point each. What both need in memory follows from
 their settings before anything runs.
 """
 
@@ -37,8 +37,10 @@ from mrsa_jax.study._training_setting import lossy_trials
 # is -1 in arrays and in the stores of sweeps, and nan in every data set.
 
 # Type, units, description.
-_HIDDEN = "As in a sum of how many clients one is hidden"
-_DRIFTING = "As in a sum of how many clients one's worst update is hidden, if updates drift"
+_HIDDEN = "Size of a single sum that would hide a client equally well"
+_DRIFTING = (
+    "Size of a single sum that would hide the worst update equally well, if updates drift"
+)
 _UPDATES = ("update_hidden_worst", "update_hidden_median")  # where a memory is given
 _AT_END = {
     "strong_privacy": ("int32", "clients", "Strong T; nan before any sum"),
@@ -71,7 +73,7 @@ EVERYTHING = (TRAJECTORIES, *DETAILS)
 def history_variables(
     dims: tuple[str, ...], kept: Collection[str], *, drifts: bool = False
 ) -> dict[str, Variable]:
-    """Return what a sweep keeps of who took part: at the end, after each round, and for ever."""
+    """Return what a sweep keeps of participation: at the end, by round, and in any number."""
     left_out = () if drifts else _UPDATES
     found = {name: Variable(dims, *own) for name, own in _AT_END.items() if name not in left_out}
     found["guaranteed_privacy"] = Variable((), "int32", *_LASTS)
@@ -90,7 +92,7 @@ def history_variables(
 def known_of(
     history: _trial.History, kept: Collection[str], updates: dict[str, np.ndarray] | None = None
 ) -> dict[str, np.ndarray]:
-    """Return of histories [..., J, N] what `history_variables` says, but for statuses.
+    """Return of histories [..., J, N] what `history_variables` says, except for statuses.
 
     `updates`: what is known of updates that drift, [..., J].
     """
@@ -274,7 +276,7 @@ def run(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Roll points of one program out together and analyse each, from a `first` trial on.
 
-    `progress` is told of (trials analysed, trials) of each point.
+    `progress` receives (trials analysed, trials) of each point.
     """
     if _rule(configs[0]) is not None:
         for config in configs:

@@ -1,6 +1,6 @@
 """Where results go: an xarray/zarr store with provenance, written whole or not at all.
 
-A run collects everything in a hidden folder beside its target and renames it when complete, so
+A run collects everything in a hidden folder next to its target and renames it when complete, so
 an interruption never leaves a half-written study and never costs the one that was there before.
 """
 
@@ -282,7 +282,8 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
 def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     """Return memory and lasting share of updates, as the trainings of a study measured them.
 
-    Of several trainings the largest of each: updates that change less are hidden worse.
+    Of several trainings the largest of each: updates that change less are hidden among fewer
+        clients.
 
     Raises:
         ConfigurationError: If the folder holds no study that measured them.

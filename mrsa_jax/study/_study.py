@@ -170,8 +170,8 @@ def run_and_save(
 ) -> SavedStudy:
     """Run a study and write its store, figures with their data, and report.
 
-    A `train` that is interrupted leaves its settings and checkpoints, from which `resume` goes on;
-    one that is complete is read and given back by `resume`.
+    A `train` that is interrupted leaves its settings and checkpoints, from which `resume`
+    continues; one that is complete is read and given back by `resume`.
     """
     _store.restore_replaced(config.out.absolute())
     _store.check_output(config)
@@ -253,7 +253,7 @@ def _save(
 def _simulate(
     config: SimulateConfig, progress: Progress, early: Callable[[xr.Dataset], None] | None
 ) -> xr.Dataset:
-    """Run the sweep of the schemes, a point each, and tell of each as soon as it is known."""
+    """Run the sweep of the schemes, a point each, and report each as soon as it is known."""
     schemes = schemes_of(config)
     online = _build.build_online(config.seed, config.population)
     # of each scheme what is known, and not who took part: that is as large as all trials' clients
@@ -311,7 +311,7 @@ def compare(
     Returns:
         Data set as of `run`, with `results.mrsa`: axes `scheme`, `trial`, `round`, `client`.
         Expected C is nan where a selector or the availability model does not know it, and strong T
-        is guaranteed only of a selector that says so (`block_size`).
+        is guaranteed only of a selector that promises it (`block_size`).
 
     Raises:
         ConfigurationError: If there is no scheme, one is no selector or no pytree, or they differ

@@ -22,8 +22,9 @@ class Row:
     Attributes:
         scheme: Its label.
         strong_privacy: Strong T at the end (the smallest over trials); None if nobody took part.
-        hidden_among_worst: As in a sum of how many the worst hidden client is, of those who took
-            part (the worst of all trials); None if nobody did, or the data set does not say.
+        hidden_among_worst: Size of a single sum that would hide the worst client equally well, of
+            those who took part (the worst of all trials); None if nobody did, or the data set does
+            not say.
         hidden_among_median: The median client of those, a mean over trials; None as above.
         weak_lower: Weak T is at least this; None but where plain rounds are trained on.
         weak_upper: Weak T is at most this; None as above.
@@ -57,8 +58,9 @@ class Row:
         update_spread: Spread s of the clients' updates as measured; None without.
         update_memory: Memory rho of the part of them that lasts.
         update_lasting: That part's share of their variance.
-        update_hidden_worst: As in a sum of how many clients the worst update of any round is, by
-            that drift, or as the memory of a simulation says (the worst of all trials).
+        update_hidden_worst: Size of a single sum that would hide the worst update of any round
+            equally well:, by that drift, or as the memory of a simulation says (the worst of all
+            trials).
         update_hidden_median: The worst update of the median client, a mean over trials.
         update_mates_worst: Among at least how many mates alone hide the worst client's updates, by
             the drift that a training measured of each.
@@ -272,7 +274,7 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
 
 
 def _noise_sentence(rows: tuple[Row, ...], rounds: int) -> str:
-    """Say what noise promises, to whom, and of whom it asks what."""
+    """Say what noise promises, to whom, and what it asks of whom."""
     known = [row for row in rows if row.epsilon_worst is not None]
     parts = [
         f"{row.epsilon_proven:.3g} under {row.scheme} (if noise were Gaussian "
@@ -331,13 +333,13 @@ def _segment_sentence(rows: tuple[Row, ...]) -> str:
     """Say what segments and groups mean for the table, and what they cost in time."""
     first = next(row for row in rows if row.privacy_level is not None)
     levels = {round(row.privacy_level or 0.0, 4) for row in rows}
-    level = f"{levels.pop():.3g}" if len(levels) == 1 else "of its own for each scheme"
+    level = f"{levels.pop():.3g}" if len(levels) == 1 else "different for each scheme"
     text = (
         f"Updates are summed segment by segment, at privacy level {level} in one round (the share "
         "of segments that stay hidden of any union of groups). Strong T, rank and exposure are of "
         "the worst segment over all rounds: a client counts as exposed once any segment of its "
         f"update is. A round waits {first.round_seconds:.3g} s for the slowest group; a median "
-        f"over each segment's sums would bear {first.tolerated_byzantine} Byzantine client"
+        f"over each segment's sums would tolerate {first.tolerated_byzantine} Byzantine client"
     )
     return text + ("." if first.tolerated_byzantine == 1 else "s.")
 
@@ -383,7 +385,7 @@ def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
 
 
 def _yet_sentence(rows: list[Row]) -> str:
-    """Say of schemes that expose nobody, and will, how far they are: a study that stops early."""
+    """Report how far schemes are that will expose clients, in a study that stops too early."""
     parts = [
         f"{row.scheme} (rounds left: N - rank = {row.num_clients} - {row.rank:.4g} = "
         f"{row.num_clients - row.rank:.4g})"

@@ -1,6 +1,6 @@
 """Curves as inline SVG that stay readable at any width, with the values that they are drawn from.
 
-The lines lie in a drawing of their own that is stretched to the room there is, in the units of
+The lines lie in a separate drawing that is stretched to the available room, in the units of
 the data, so that a script can read the values back; ticks and marks are placed in shares of that
 room, and so keep their size. Where scripts are not run, everything but the values shows.
 
@@ -90,7 +90,7 @@ class Scale(NamedTuple):
 
 
 def _ticks(low: float, high: float, is_whole: bool) -> tuple[float, ...]:
-    """Return round numbers a step apart, the first at most `low`, the last at least `high`."""
+    """Return round numbers, one step apart, the first at most `low`, the last at least `high`."""
     rough = (high - low) / (_MOST_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     steps = (1, 2, 5, 10) if is_whole else (1, 2, 2.5, 5, 10)

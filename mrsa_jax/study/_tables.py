@@ -95,14 +95,14 @@ class AggregationConfig(Shown):
     protects it from the server and from all who see sums or models, none of whom is trusted;
     clients who tell the server their own noise take their shares from the others. 0: none."""
     clip_norm: Annotated[float | None, Within(POSITIVE, rule="must be positive and finite")] = None
-    """L2 norm to which each client's whole update is clipped, as noise needs it: in place of --clip
+    """L2 norm to which each client's whole update is clipped, as noise needs it: instead of --clip
     and --num-levels, on a lattice that follows from --modulus-bits; with --segments besides --clip,
     on the lattices of --group-levels, in rings of --modulus-bits. None: no such bound."""
     noise: NoiseName = "skellam"
     """skellam (its sums are Skellam again) or discrete_gaussian."""
     target_delta: Inside = 1e-5
-    """At which each client's epsilon is told, over all rounds; below one in the clients there
-    are."""
+    """Delta at which each client's epsilon is reported, over all rounds; below 1 / number of
+    clients."""
     quantizer: str | None = None
     """stochastic, or your own (--plugin). None: stochastic."""
 
@@ -129,7 +129,9 @@ def validate_graph(config: Any) -> None:
     setting = Graph.parse(graph).row.setting
     if chance is not None:
         own = setting == "connection_probability"
-        require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
+        require(
+            own, "connection_probability", "must not be set unless `graph` is erdos_renyi", graph
+        )
     rule = "must be given for harary and random_regular, and for no other graph"
     regular = setting == "degree"
     require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
@@ -157,7 +159,8 @@ def graph_of(config: Any, num_clients: int) -> Graph:
 def least_safe_threshold(graph: Graph, num_clients: int) -> int:
     """Return the least t at which CCESA's Appendix F attack fails: 2 t > |Adj(i)| + 1.
 
-    For random degrees that of Remark 4, which fails for every client but for a negligible chance.
+    For random degrees that of Remark 4, which fails for every client except with negligible
+    probability.
     """
     from mrsa_jax.secagg import share_threshold  # imports JAX
 
@@ -199,7 +202,7 @@ def _paper_chance(n: int, total: float) -> float:
     return chance
 
 
-_WITHOUT_NORM = "must be left out with `clip_norm`, which bounds whole updates instead"
+_WITHOUT_NORM = "must not be set with `clip_norm`, which bounds whole updates instead"
 
 
 def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: str) -> None:
@@ -226,10 +229,10 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
     # blocks of segments have their groups' lattices
     clip = ("clip",) if segments == "none" else ()
     check_unset(own, _WITHOUT_NORM, "num_levels", "quantizer", "clip_rule", *clip)
-    rule = "must be left out with `clip_norm`: a weight would multiply what the norm bounds"
+    rule = "must not be set with `clip_norm`: a weight would multiply what the norm bounds"
     require(not own.weighted, "weighted", rule, own.weighted)
     rule = (
-        "must be left out where cohorts differ in size (bernoulli, poisson): a client's share of "
+        "must not be set if cohorts differ in size (bernoulli, poisson): a client's share of "
         "the noise is one in a cohort's clients"
     )
     return require(not varies, "clip_norm", rule, norm)
@@ -251,7 +254,7 @@ AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "
 
 @dataclasses.dataclass(frozen=True)
 class SegmentConfig(Shown):
-    """Groups of clients with quantizers of their own, which sum updates segment by segment."""
+    """Groups of clients with their own quantizers, which sum updates segment by segment."""
 
     segments: SegmentsName = "none"
     """none: all clients sum whole updates with --num-levels; sc, mc, hc: HeteroSAg's single,
@@ -270,7 +273,8 @@ class SegmentConfig(Shown):
     allow_small_groups: bool = False
     """Accept groups (or subgroups) with fewer than two clients, whose sums are no sums."""
     combine: CombineName = "mean"
-    """mean; or what bears some bad sums: median, trimmed (mean), geometric (median), krum."""
+    """mean; or a rule that tolerates some bad sums: median, trimmed (mean), geometric (median) or
+    krum."""
     trim: Annotated[float, _IS_TRIM] = 0.25
     """Share that --combine trimmed leaves out at each end."""
     attack: AttackName = "none"
@@ -368,7 +372,7 @@ class DataConfig(Shown):
     normalise: bool = False
     """Shift and scale each channel to mean 0 and deviation 1 over the training images."""
     partition: PartitionName = "iid"
-    """iid; shards (sorted by label, so one label a client); shards_with_shared (the same, plus a
+    """iid; shards (sorted by label, so one label per client); shards_with_shared (the same, plus a
     set that all clients share); dirichlet (by class); dirichlet_by_client."""
     shards_per_client: Whole = 1
     """Shards a client, for --partition shards."""
@@ -406,7 +410,7 @@ class TrainingConfig(Shown):
     batch_size: Whole = 10
     """Samples in a client's minibatch."""
     num_epochs: Whole = 1
-    """Local epochs a round, E."""
+    """Local epochs per round, E."""
     precision: PrecisionName = "float32"
     """bfloat16 computes the clients' layers in half precision, tf32 their matrix products in what
     NVIDIA's tensor cores take; their weights stay float32."""
@@ -419,7 +423,7 @@ class TrainingConfig(Shown):
     """Rounds between two tests of the global model."""
     measure_drift: bool = True
     """Measure how the clients' updates drift over the rounds, and with it how many bits the sums
-    tell of them; --no-measure-drift leaves that out."""
+    reveal about them; --no-measure-drift leaves that out."""
     trainer: Annotated[str | None, Cites(scaffold="local training: karimireddy2020scaffold")] = None
     """sgd; scaffold, whose clients keep control variates and send twice as many numbers; or your
     own (--plugin). None: sgd."""

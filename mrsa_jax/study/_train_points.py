@@ -140,7 +140,7 @@ def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
 
 
 def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
-    """Return a training within what a sweep may use, where it does not say so itself."""
+    """Return a training within what a sweep may use, where it does not set this itself."""
     own = config.resources
     gib = None if machine.memory_bytes is None else machine.memory_bytes / 2**30
     resources = ResourceConfig(
@@ -155,8 +155,8 @@ def run(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Train points side by side.
 
-    One that diverges has no accuracy, and says so; what is known of who took part is of the rounds
-    that it ran.
+    One that diverges has no accuracy, and is marked; what is known of who took part is of the
+    rounds that it ran.
     """
     trained = train_points([_on(config, machine) for config in configs])
     for config, (history, result, more) in zip(configs, trained, strict=True):

@@ -91,8 +91,8 @@ def teller(
         scheme: The scheme that is trained.
         played: Its rounds.
         dim: d, length of an update.
-        note: Is told of the training alone.
-        callbacks: Each is given a dictionary of its own.
+        note: Receives words about the training alone.
+        callbacks: Each is given a separate dictionary.
     """
     if not callbacks:
         return note
@@ -145,13 +145,13 @@ def train_schemes(
 ) -> xr.Dataset:
     """Train every scheme of a study, and in a demo attack it.
 
-    What a server can know of who took part does not depend on training: it is told before.
+    What a server can know of who took part does not depend on training: it is reported first.
 
     Args:
         config: The study.
         progress: Receives how far it is.
         checkpoints: Where a study of one scheme is saved and continued from, or None.
-        callbacks: Each is told of every round of every scheme.
+        callbacks: Each is called for every round of every scheme.
         early: Receives a data set of what is known before anything is trained, and after each
             scheme what is known by then; what is still to come is nan or missing.
 
@@ -325,7 +325,7 @@ def _train_one(
 ) -> tuple[dict[str, Any], dict[str, Future[Any]]]:
     """Train and, in a demo, attack one scheme; return what goes into the data set.
 
-    Some of it is still computed, beside the training of the next scheme.
+    Some of it is still computed, during the training of the next scheme.
     """
     config, progress = setting.config, setting.progress
     progress.stage(f"{scheme.label}: training", played.num_trained)

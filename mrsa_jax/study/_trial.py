@@ -40,8 +40,8 @@ class History:
         rank: int32[..., J], rank of the participation matrix after each round.
         first_exposure: int32[..., N], round index at which a client's own update first follows
             from the sums; -1 never.
-        hidden_among_worst: float64[..., J], as in a sum of how many the worst hidden client is,
-            of those who took part, after each round; nan before the first sum.
+        hidden_among_worst: float64[..., J], size of a single sum that would hide the worst client
+            equally well, of those who took part, after each round; nan before the first sum.
         hidden_among_median: float64[..., J], the median client of those.
         fairness_gap: float32[..., J], F.
         aggregation_cardinality: float32[..., J], C.
@@ -85,7 +85,7 @@ def analyse(
 ) -> History:
     """Analyse a history of booleans or weights [..., J, N]; all in integers but F and C.
 
-    Trials go through in parts, so that what is held beside the history is bounded; `progress` is
+    Trials go through in parts, so that memory in addition to the history is bounded; `progress` is
     called with (trials done, trials) after each. With `at_end`, the last entry of each path is
     that after the last round, and there need be no others: a small part of the work.
     """
@@ -121,7 +121,7 @@ def quick_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
 
     Any combination of the sums involves clients of equal columns together, so weak T is at least
     strong T; it is 1 where, and only where, a client is exposed; and in the lightest combination
-    the client of the largest part is hidden among no more than there are. It is at most the
+    the client of the largest part is hidden among no more clients than exist. It is at most the
     lightest sum, or difference of two; and where the rank has reached the number of different
     columns, every such set is a combination by itself.
     """
@@ -222,7 +222,7 @@ def analyse_played(
     *,
     at_end: bool = False,
 ) -> History:
-    """Analyse trials of such rounds one by one: how many sums a round gives differs."""
+    """Analyse trials of such rounds one by one: the number of sums per round differs."""
     parts: list[History] = []
     for own in each_trial(played):
         parts.append(analyse_rounds(own, at_end=at_end))
@@ -241,7 +241,7 @@ def each_trial(played: selection.RoundHistory) -> Iterator[selection.RoundHistor
 def analyse_sums(
     rows: np.ndarray, rounds: np.ndarray, own: np.ndarray, *, at_end: bool = False
 ) -> History:
-    """Analyse any number of learnt sums a round.
+    """Analyse any number of learnt sums per round.
 
     Args:
         rows: bool[sums, N], who is in each learnt sum.

@@ -1,6 +1,6 @@
 """What a sweep shows: arrays over its grid, filled from records, and kept as a zarr store.
 
-The store is derived: it is made anew from the log whenever it is not of the records that there are.
+The store is derived: it is made anew from the log whenever it is not of the present records.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class View:
     def __init__(
         self, folder: pathlib.Path, manifest: dict[str, Any], index: Index | None = None
     ) -> None:
-        """Read which cells there are."""
+        """Read the cells."""
         self.folder = folder
         self.manifest = {name: own for name, own in manifest.items() if name != "view"}
         self.shown = manifest["view"]
@@ -64,7 +64,7 @@ class View:
 
     @property
     def index(self) -> Index:
-        """The records that there are."""
+        """The present records."""
         self._index = self._index or Index(self.folder)
         return self._index.refresh()
 
@@ -79,7 +79,7 @@ class View:
         return hashlib.sha256(json.dumps([self.shown, sizes]).encode()).hexdigest()
 
     def is_current(self) -> bool:
-        """Return whether the store is of the records that there are."""
+        """Return whether the store is of the present records."""
         try:
             attributes = json.loads((self.folder / STORE / ".zattrs").read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -84,7 +84,7 @@ class GradientsConfig(AttackSettings):
 
 def _check_gradients(config: GradientsConfig) -> None:
     given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
-    rule = "must be left out where the images are from elsewhere"
+    rule = "must not be set if the images are from elsewhere"
     require(len(given) <= 1, given[0] if given else "photo", rule, *given)
     if config.folder is not None:
         rule = f"must be a folder with pictures ({', '.join(_PICTURES)})"

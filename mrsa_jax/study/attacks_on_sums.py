@@ -63,7 +63,7 @@ class LeastSquaresConfig(SumsOfRounds):
     batch_size: Whole = 10
     """Samples in a minibatch."""
     num_epochs: Whole = 1
-    """Local epochs a round."""
+    """Local epochs per round."""
     clip_norm: FinitePositive | None = None
     """Length to which each client clips its update; None: any length."""
     run: Folder = None
@@ -102,15 +102,15 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
     if config.run is not None:
         rule = "must be the folder of a complete run of `mrsa-jax train`"
         require((config.run / "results.zarr").is_dir(), "run", rule, str(config.run))
-        rule = "must be left out with --run, whose store has it"
+        rule = "must not be set with --run, whose store has it"
         require(config.participation is None, "participation", rule, str(config.participation))
     else:
         rule = "must be given with --participation, and the other way round"
         require(given, "aggregates", rule, _name(config.aggregates), _name(config.participation))
     is_known = config.updates is None or config.aggregates is not None
-    require(is_known, "updates", "must be left out without --aggregates", _name(config.updates))
+    require(is_known, "updates", "must not be set without --aggregates", _name(config.updates))
     is_own = config.aggregates is not None or config.run is not None
-    rule = "must be left out with --run or --aggregates: these rounds have happened"
+    rule = "must not be set with --run or --aggregates: these rounds have happened"
     require(not (is_own and config.frozen), "frozen", rule, config.frozen)
     if config.window is not None and not is_own:
         rule = "must be no longer than --rounds"
@@ -119,12 +119,12 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DistinguishConfig(SumsOfRounds):
-    """Tell from the sums whether a client's updates were shifted, by the best test there is.
+    """Tell from the sums whether a client's updates were shifted, by the best possible test.
 
-    Plays the likelihood ratio on rounds with a shift and without, and sets how often it is right
-    beside the formula of mrsa_jax.privacy.distinguishability. The server knows all but the others'
-    updates: Gaussian ones, which do not change over rounds (where the formula is exact), or those
-    of real training, whose spread and drift are measured.
+    Plays the likelihood ratio on rounds with a shift and without, and compares how often it is
+    right with the formula of mrsa_jax.privacy.distinguishability. The server knows all but the
+    others' updates: Gaussian ones, which do not change over rounds (where the formula is exact), or
+    those of real training, whose spread and drift are measured.
       mrsa-jax attack distinguish
       mrsa-jax attack distinguish --others gaussian --shift 0.5 --noise 2
       mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4 --rounds 40
@@ -198,7 +198,7 @@ class CanariesConfig(SumsOfRounds):
     trials: Whole = 2000
     """Simulated histories, as many again with the canary."""
     target_delta: Inside = 1e-5
-    """Delta at which epsilon is told."""
+    """Delta at which epsilon is reported."""
 
 
 def _check_canaries(config: CanariesConfig) -> None:
@@ -234,7 +234,7 @@ class DisaggregationConfig(SumsOfRounds):
     counts: File = None
     """How often each client was in the sums of each interval: .npy or .npz [intervals, N]."""
     participation: File = None
-    """Who was in each sum [rounds, N]: to score, and in place of --counts to count from."""
+    """Who was in each sum [rounds, N]: to score, and instead of --counts to count from."""
     interval_lengths: Annotated[tuple[int, ...], Within(1)] = ()
     """Rounds of each interval of --counts; equal ones when left out."""
     restarts: Whole = 4
@@ -245,7 +245,7 @@ class DisaggregationConfig(SumsOfRounds):
 
 def _check_disaggregation(config: DisaggregationConfig) -> None:
     if config.aggregates is None:
-        rule = "must be left out without --aggregates"
+        rule = "must not be set without --aggregates"
         check_unset(config, rule, "counts", "participation", "interval_lengths")
         return
     is_told = config.counts is not None or config.participation is not None

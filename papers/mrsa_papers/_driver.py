@@ -138,7 +138,7 @@ def totals(rows: Sequence[SummaryRow]) -> str:
     counts = [sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)]
     right, other, read, silent, wrong, open_, differ = counts
     missed = sum(row.unexpected for row in rows)
-    apart = f" {other} hold on data in place of the paper's," if other else ""
+    apart = f" {other} hold on data instead of the paper's," if other else ""
     hang = f" {read} hang on our reading," if read else ""
     hang += f" {silent} on what the paper does not state," if silent else ""
     between = f" {open_} undecided," if open_ else ""
@@ -243,7 +243,7 @@ def remake(
         targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), as in `ITEMS`; nothing for all. A
             figure's name stands for the table that it belongs to (`"multiround.fig6"`).
         fast: Fewer trials, rounds and seeds and smaller models, which can show the order of
-            schemes but not how near they are: minutes in place of hours.
+            schemes but not how near they are: minutes instead of hours.
         seed: Integer in [0, 2**32) of everything random.
         dataset: What items that train are trained on, as `data.load` takes it; the papers' are
             in `ITEMS`.
@@ -396,5 +396,5 @@ def _check_dataset(config: ReproduceConfig, targets: tuple[Target, ...]) -> None
     """Raise where a data set is chosen for items that need none."""
     given = config.dataset != ReproduceConfig().dataset or config.directory is not None
     trains = any(ITEMS[paper][name].trains for paper, name in targets)
-    rule = "must be left out where no item trains (--list marks those that do)"
+    rule = "must not be set if no item trains (--list marks those that do)"
     require(trains or not given, "dataset", rule, config.dataset)

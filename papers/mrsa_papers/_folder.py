@@ -64,7 +64,7 @@ class Made:
     def data_words(self) -> str:
         """Where data were substituted, in words."""
         if self.paper_data and self.own_data:
-            return f"{self.own_data} in place of {self.paper_data}"
+            return f"{self.own_data} instead of {self.paper_data}"
         return self.own_data or self.paper_data
 
 

@@ -19,7 +19,7 @@ _LEGEND = (
     "Reproduced: within the tolerance. Our reading: it fails as the words are read here, and they "
     "can be read otherwise. Not stated: it fails for an input that the paper does not give. Paper "
     "errs: ours differs and is proven right, by arithmetic or by a witness. Undecided: the "
-    "interval holds values that meet the claim and values that do not, or only data in place of "
+    "interval holds values that meet the claim and values that do not, or only data instead of "
     "the paper's speak against it. Differs: missed by more than the tolerance; the reason stands "
     "beside it where it is known."
 )
@@ -109,7 +109,7 @@ def _overview(items: list[dict[str, Any]]) -> str:
         row += [f"{item.get('seconds', 0):.1f}"] * timed
         rows.append(row + [item.get("own_data", "")] * replaced)
     headings = ["Item", "Verdicts", "What", *["Seconds"] * timed]
-    headings += ["Data in place of the paper's"] * replaced
+    headings += ["Data instead of the paper's"] * replaced
     return data_table(headings, rows, "Items")
 
 

@@ -27,7 +27,7 @@ def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["rnak"], "`topics` must be a known topic; did you mean 'rank'?"),
         (["--list", "--peers"], "`list` must stand without"),
-        (["--record", "--quick"], "`record` must be left out with --quick"),
+        (["--record", "--quick"], "`record` must not be set with --quick"),
         (["--out", "nowhere/records.jsonl"], "`out` must be a file or a folder in a folder that"),
         (["--dry-run"], "`dry_run` must be used together with sizes of your own"),
         (["rank", "--n", "9", "--quick"], "`quick` must not be set with sizes of your own"),

@@ -50,8 +50,8 @@ def _answer(text: str, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["list", "mnist"], "`name` must be left out of `data list`; got 'mnist'"),
-        (["list", "--yes"], "`yes` must be left out of `data list`"),
+        (["list", "mnist"], "`name` must not be set for `data list`; got 'mnist'"),
+        (["list", "--yes"], "`yes` must not be set for `data list`"),
         (["prepare"], "`name` must follow `data prepare`"),
         (["prepare", "fashion-mnist"], "did you mean 'fashion_mnist'?"),
         (["prepare", "mnist_5k"], "`name` must be a set that needs preparing"),

@@ -172,7 +172,7 @@ def test_a_place_that_may_not_be_written_is_refused_before_work(
 
 
 def outlet_of(stream: Any) -> Any:
-    """Return what a command has for its standard output in place of a stream."""
+    """Return what a command has for its standard output instead of a stream."""
     before = sys.stdout
     sys.stdout = stream
     try:

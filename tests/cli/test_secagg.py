@@ -48,10 +48,10 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
         (["--dropped-before-unmasking", "-0.1"], "`dropped_before_unmasking` must lie in [0, 1]"),
         (["--modulus-bits", "33"], "`modulus_bits` must lie in [1, 32]; got 33"),
         (["--modulus", "1"], "`modulus` must be a power of two from 2 to 2**32 or any integer"),
-        (["--modulus", "7", "--modulus-bits", "3"], "`modulus` must be left out where"),
+        (["--modulus", "7", "--modulus-bits", "3"], "`modulus` must not be set if"),
         (
             ["--connection-probability", "0.5"],
-            "must be left out but for erdos_renyi; got",
+            "must not be set unless `graph` is erdos_renyi; got",
         ),
         (
             ["--graph", "erdos_renyi", "--connection-probability", "0"],
@@ -63,8 +63,8 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
         (["--up-mbits", "0"], "`up_mbits` must be positive; got 0.0"),
         (["--compute-slowdown", "inf"], "`compute_slowdown` must be positive; got inf"),
         (["--trials", "5", "--fidelity", "real"], "`fidelity` must be sets with --trials"),
-        (["--trials", "5", "--dropped-before-unmasking", "0.2"], "must be left out with --trials"),
-        (["--trials", "5", "--up-mbits", "2"], "`up_mbits` must be left out with --trials"),
+        (["--trials", "5", "--dropped-before-unmasking", "0.2"], "must not be set with --trials"),
+        (["--trials", "5", "--up-mbits", "2"], "`up_mbits` must not be set with --trials"),
         # p* of 8 clients is 1.44: say what to do about it
         (["--graph", "erdos_renyi"], "must be given (or the clients be more, or --graph complete)"),
         (
@@ -74,7 +74,7 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
         # 2 t = 8 <= 7 + 1 for all 8
         (["--threshold", "4"], "`threshold` must be at least 5 in this graph, or CCESA's App"),
         (["--threshold", "4"], "8 of 8 (--allow-unmasking-risk accepts that); got 4"),
-        (["--consistency", "--trials", "9"], "`consistency` must be left out with --trials"),
+        (["--consistency", "--trials", "9"], "`consistency` must not be set with --trials"),
         (["--threshold", "4", "--trials", "9"], "`threshold` must be at least 5, or CCESA's App"),
     ],
 )

@@ -73,7 +73,7 @@ def test_run_and_run_again(file, tmp_path, capsys):
     [
         (["nowhere.toml"], "`study` must be an existing TOML file"),
         (["{file}", "--workers", "0"], "`workers` must be at least 1; got 0"),
-        (["{file}", "--workers", "2", "--scheduler", "tcp://x:1"], "`workers` must be left out"),
+        (["{file}", "--workers", "2", "--scheduler", "tcp://x:1"], "`workers` must not be set"),
         (["{file}", "--memory-gib", "-1"], "`memory_gib` must be positive; got -1"),
         (["{file}", "--devices", "0"], "`devices` must be at least 1; got 0"),
         (["{file}", "--out", "{file}"], "`out` must be a folder"),

@@ -32,7 +32,7 @@ def test_unknown_name_names_the_nearest(name: str) -> None:
 
 
 def test_directory_is_rejected_where_it_has_no_meaning(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(mj.ConfigurationError, match="`directory` must be left out for 'digits'"):
+    with pytest.raises(mj.ConfigurationError, match="`directory` must not be set for 'digits'"):
         mj.data.load("digits", directory=tmp_path)
 
 

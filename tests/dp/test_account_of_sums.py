@@ -280,16 +280,16 @@ _refused = functools.cache(lambda: [
     ({"planned": 0}, "`planned` must be at least 1; got 0"),
     ({"planned": 2.5}, "`planned` must be an integer"),
     ({"steps": 0.1}, "`steps` must be a `StepDropout`"),
-    ({"rule": "abort"}, "`rule` must be left out without `steps`"),
+    ({"rule": "abort"}, "`rule` must not be set without `steps`"),
     ({"steps": _steps(), "rule": "ignroe"}, "`rule` must be a known policy: did you mean 'ignore'"),
     ({"steps": _steps(), "rule": 3}, "`rule` must be a policy or a `RoundRule`"),
-    ({"mechanism": _ring(4)}, "`noise_multiplier` must be left out with a mechanism"),
+    ({"mechanism": _ring(4)}, "`noise_multiplier` must not be set with a mechanism"),
     ({"mechanism": _ring(4), "noise_multiplier": None, "planned": 4},
-     "`planned` must be left out with a mechanism"),
+     "`planned` must not be set with a mechanism"),
     ({"mechanism": 4.0, "noise_multiplier": None}, "`mechanism` must be what `dp.ring_mechanism`"),
     ({"noise_multiplier": None}, "`noise_multiplier` must be positive and finite"),
-    ({"planned": 3, "strategy": np.eye(5)}, "`strategy` must be left out where sums differ"),
-    ({"steps": _steps(), "strategy": np.eye(5)}, "`strategy` must be left out where sums differ"),
+    ({"planned": 3, "strategy": np.eye(5)}, "`strategy` must not be set if sums differ"),
+    ({"steps": _steps(), "strategy": np.eye(5)}, "`strategy` must not be set if sums differ"),
 ])  # fmt: skip
 
 

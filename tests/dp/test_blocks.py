@@ -176,7 +176,7 @@ def test_refuses_what_is_no_account() -> None:
         ({"mechanism": plain}, "`mechanism` must be a `hetero.segment_average` with `noise` and"),
         ({"mechanism": ring}, "`mechanism` must be a `hetero.segment_average` with `noise` and"),
         ({"mechanism": thin}, "`levels` must leave a client's noise 0.5 steps or more.*got 3 and"),
-        ({"noise_multiplier": Z, "strategy": np.eye(2)}, "`strategy` must be left out with segm"),
+        ({"noise_multiplier": Z, "strategy": np.eye(2)}, "`strategy` must not be set with segm"),
         ({"noise_multiplier": Z, "colluding": range(7)}, "`colluding` must leave a client out"),
         ({"noise_multiplier": Z, "colluding": [7]}, "`colluding` must hold indices below 7"),
         ({}, "`noise_multiplier` must be given"),

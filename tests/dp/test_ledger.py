@@ -223,7 +223,7 @@ def test_trainings_are_read_by_all_sums_of_their_rounds():
     rows = mj.dp.ledger(expected, [1.0, 1.0, 2.0, 4.0], planned=4)
     np.testing.assert_allclose(told.mu, rows.mu)
     np.testing.assert_allclose(told.trajectory(), rows.trajectory()[[1, 2, 3]])
-    with pytest.raises(ConfigurationError, match="`strategy` must be left out where a round fell"):
+    with pytest.raises(ConfigurationError, match="`strategy` must not be set if a round fell"):
         mj.dp.ledger(trained, 1.0, strategy=np.eye(3))
 
 
@@ -286,8 +286,8 @@ def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
         np.testing.assert_array_equal(told.epsilon([1e-6, 1e-3]), both)
         monkeypatch.undo()
     misuse = {
-        "`planned` must be left out with a mechanism": {"planned": 3},
-        "`noise_multiplier` must be left out": {"noise_multiplier": 1.0},
+        "`planned` must not be set with a mechanism": {"planned": 3},
+        "`noise_multiplier` must not be set": {"noise_multiplier": 1.0},
         "`mechanism` must be what `dp.ring_mechanism`": {"mechanism": 3},
     }
     for words, named in misuse.items():

@@ -103,7 +103,7 @@ def test_misuse(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(mj.ConfigurationError, match="`directory` must be a folder"):
         mj.federated.checkpoints(tmp_path / "file")
-    with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must be left out"):
+    with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must not be set"):
         _train(tmp_path / "run", keep_aggregates=True)
     assert not (tmp_path / "run").exists()
 

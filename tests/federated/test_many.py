@@ -98,7 +98,7 @@ def test_misuse() -> None:
     with pytest.raises(mj.ConfigurationError, match="`trainings` must all train one model"):
         _many_of(0, [one, other])
     checkpoints = mj.federated.checkpoints("never_made")
-    with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must be left out"):
+    with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must not be set"):
         _many_of(0, _training(history, keep_aggregates=True), checkpoints=checkpoints)
     with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must hold the training of one"):
         _many_of(0, one, memory_bytes=10_000)

@@ -267,7 +267,7 @@ def test_misuse() -> None:
         _training(sgd(loss=lambda outputs, labels: outputs))
     with pytest.raises((mj.ConfigurationError, TypeError), match="loss"):
         sgd(loss="squares")
-    with pytest.raises(mj.ConfigurationError, match="`weights` must be left out where clients"):
+    with pytest.raises(mj.ConfigurationError, match="`weights` must not be set if clients"):
         _training(_scaffold(), weights=_SIZES)
     fewer = dataclasses.replace(data, indices=data.indices[:2], sizes=data.sizes[:2])
     with pytest.raises(mj.ConfigurationError, match=r"`client_test` must be .* with samples of 5"):

@@ -208,7 +208,7 @@ def test_misuse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None
         wandb(tmp_path, mode="of")
     for name, module in (("wandb", "wandb"), ("tensorboard", "tensorboardX.event_file_writer")):
         monkeypatch.setitem(sys.modules, module, None)
-        rule = f"`{name}` must be left out where {module[:12]}.* is missing .*: pip install '{name}"
+        rule = f"`{name}` must not be set if {module[:12]}.* is missing .*: pip install '{name}"
         with pytest.raises(mj.ConfigurationError, match=rule):
             getattr(mj.federated, name)(tmp_path)
     (tmp_path / "file").write_text("")

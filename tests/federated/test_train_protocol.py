@@ -78,9 +78,9 @@ def test_weights_that_make_no_sense() -> None:
     with pytest.raises(mj.ConfigurationError, match="`weights` must be integers"):
         _train(history, _average(), weights=np.ones(_CLIENTS))
     history[:, 6:] = False
-    with pytest.raises(mj.ConfigurationError, match="`weights` must be left out"):
+    with pytest.raises(mj.ConfigurationError, match="`weights` must not be set"):
         _train(history, _average(), weights=np.ones(_CLIENTS, int))
-    with pytest.raises(mj.ConfigurationError, match="`survivors` must be left out"):
+    with pytest.raises(mj.ConfigurationError, match="`survivors` must not be set"):
         _train(_history(), _average(), survivors=np.asarray(_history().survivors))
 
 

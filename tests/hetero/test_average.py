@@ -43,7 +43,7 @@ def test_rejects_impossible_aggregators(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weights": np.ones(6, int)}, "`weights` must be left out"),
+        ({"weights": np.ones(6, int)}, "`weights` must not be set"),
         ({"survivors": np.ones(6, "int32")}, "`survivors` must be bool"),
         ({"survivors": np.ones((4, 6), bool)}, "`survivors` must have one row, or V0 to V4"),
         ({"updates": np.zeros((6, 8))}, r"`updates` must have the shape \(6, 7\)"),

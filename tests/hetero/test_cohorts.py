@@ -28,7 +28,10 @@ THREE = [0, 0, 1, 1, 2, 2]
             "`too_small` must be a known rule: did you mean 'merge'",
         ),
         (lambda: ranked_groups(EVERYBODY, THREE, 2, smallest=1), "`smallest` must be at least 2"),
-        (lambda: ranked_groups(EVERYBODY, THREE, 2, aligned=True), "`aligned` must come with"),
+        (
+            lambda: ranked_groups(EVERYBODY, THREE, 2, aligned=True),
+            "`aligned` must be used together with",
+        ),
         (lambda: ranked_groups(EVERYBODY, THREE, 2, blocks=0), "`blocks`"),
         (lambda: ranked_groups(EVERYBODY, THREE, 2, blocks=[0, 0]), "`blocks` must be a block"),
         (lambda: ranked_groups(EVERYBODY, [1.0, 2.0], 2), "`rates` must be one finite number"),

@@ -159,7 +159,7 @@ def test_clip_norm_bounds_what_a_client_changes() -> None:
             {"noise": lambda: mj.dp.skellam(1e8)},
             "`modulus_bits` must leave room for noise: .* chance of 1 .*; got 14",
         ),
-        ({"clip_rule": lambda: mj.quantize.following_range(4.0)}, "`clip_rule` must be left out"),
+        ({"clip_rule": lambda: mj.quantize.following_range(4.0)}, "`clip_rule` must not be set"),
         ({"clip_norm": 0.0}, "`clip_norm` must lie in"),
         ({"clip_norm": 1.0, "value_range": (0.5, 1.0)}, "`value_range` must hold 0"),
     ],

@@ -53,7 +53,7 @@ def test_bars_that_are_none(settings: dict[str, Any], message: str) -> None:
         (5, None, "`clients` must be a collection of hashable names; got 5"),
         (None, None, "`clients` must be a collection of hashable names; got None"),
         (["a"], 5, "`weights` must be 1, one for each client; got 5"),
-        ({"a": 2}, [2], "`weights` must be left out where clients are a mapping"),
+        ({"a": 2}, [2], "`weights` must not be set if clients are a mapping"),
     ],
 )
 def test_a_sum_that_is_none_changes_nothing(clients: Any, weights: Any, message: str) -> None:

@@ -57,7 +57,7 @@ def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path
     with pytest.raises(mj.DataNotFoundError):
         remake(["multiround.fig4a", "multiround.table5"], dataset="idx", directory=tmp_path)
     config = ReproduceConfig(("ccesa.tableg2",), dataset="digits", out=tmp_path / "out")
-    with pytest.raises(mj.ConfigurationError, match="`dataset` must be left out"):
+    with pytest.raises(mj.ConfigurationError, match="`dataset` must not be set"):
         run_and_save(config)
 
 
@@ -360,7 +360,7 @@ def test_items_say_what_was_run(
     more = 0 if fast else 1  # dropout rates by label
     assert panels == {"table3": 2, "table4": 2 + more, "table5": 2 + more, "fig8": 2}
     for item in items.values():
-        assert "digits in place of the paper's data set" in item.caption
+        assert "digits instead of the paper's data set" in item.caption
         assert ("Learning rate 0.1 for all schemes" in item.caption) is fast
         assert ("IID: Random 0.1," in item.caption) is (not fast and item.name != "fig8")
         assert ("95 % intervals" in item.checks[-1].tolerance) is not fast or item.name == "fig8"
@@ -476,7 +476,7 @@ def test_what_holds_on_other_data_is_counted_apart(
         assert (fig2.reproduced, fig2.on_other_data) == (len(saved.items[0].item.checks), 0)
         assert table5.verdicts == "2 holds on other data"
         line = totals([fig2, table5])
-        assert f"{fig2.reproduced} reproduced, 2 hold on data in place of the paper's, " in line
+        assert f"{fig2.reproduced} reproduced, 2 hold on data instead of the paper's, " in line
         assert saved.is_as_expected
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "holds on other data" in page

@@ -51,7 +51,7 @@ def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], messa
 @pytest.mark.parametrize(("paper", "item"), [("ccesa", "tableg2"), ("heterosag", "theorem4")])
 def test_data_are_chosen_for_trainings_alone(tmp_path: pathlib.Path, paper: str, item: str) -> None:
     config = ReproduceConfig((f"{paper}.{item}",), dataset="digits", out=tmp_path / "out")
-    with pytest.raises(mj.ConfigurationError, match="`dataset` must be left out where no item"):
+    with pytest.raises(mj.ConfigurationError, match="`dataset` must not be set if no item"):
         run_and_save(config)
 
 

@@ -36,7 +36,7 @@ FAST = ["reproduce", "multiround.table1", "multiround.fig2", "--fast"]
         (["reproduce", "multiround.fig4d"], "did you mean 'multiround.fig4"),
         (["reproduce", "ccesa", "theorem4"], "'ccesa.theorem4' or 'heterosag.theorem4'?"),
         (["reproduce", "--seed", "-1"], "`seed` must lie in [0, 2**32); got -1"),
-        (["reproduce", "ccesa.tableg2", "--dataset", "mnist"], "`dataset` must be left out"),
+        (["reproduce", "ccesa.tableg2", "--dataset", "mnist"], "`dataset` must not be set"),
         (["reproduce", "ccesa.fig4", "--dataset", "cifar"], "`directory` must"),
         (["reproduce", "--dataset", "mnits"], "did you mean 'mnist'"),
     ],

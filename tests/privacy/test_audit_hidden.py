@@ -47,9 +47,9 @@ def exact(P: np.ndarray) -> list[list[Fraction]]:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"noise_multiplier": 1.0}, "`clip` must come with noise_multiplier"),
-        ({"clip": 1.0}, "`noise_multiplier` must come with clip"),
-        ({"spread": 1.0}, "`spread` must come with noise_multiplier and clip"),
+        ({"noise_multiplier": 1.0}, "`clip` must be used together with noise_multiplier"),
+        ({"clip": 1.0}, "`noise_multiplier` must be used together with clip"),
+        ({"spread": 1.0}, "`spread` must be used together with noise_multiplier and clip"),
         ({"noise_multiplier": 0.0, "clip": 1.0}, "`noise_multiplier` must be positive and finite"),
         ({"noise_multiplier": -1, "clip": 1.0}, "`noise_multiplier` must be positive and finite"),
         ({"noise_multiplier": 1.0, "clip": math.nan}, "`clip` must be positive and finite"),

@@ -158,7 +158,7 @@ def test_noise_adds_up_over_all_sums_and_says_nothing_of_gaussian_others() -> No
     found = audit(log, effort=0.0, noise_multiplier=2.0, clip=1.0)
     mu = {name: mu for name, mu, _ in found.noisy.known}
     np.testing.assert_allclose([mu["anna"], mu["dan"]], [np.sqrt(2) / 2, 1 / 2])
-    with pytest.raises(ConfigurationError, match="`spread` must be left out for a log of several"):
+    with pytest.raises(ConfigurationError, match="`spread` must not be set for a log of several"):
         audit(log, effort=0.0, noise_multiplier=2.0, clip=1.0, spread=1.0)
 
 

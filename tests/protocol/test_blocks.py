@@ -348,7 +348,9 @@ def test_a_client_holds_terms_of_its_own_neighbours():
     room, plan = Room(), complete_plan(N, 1, 256)
     for near, limit, key in (([1, 2], LIMIT, room.keys[0]), ([1, 2, 3, 4, 5], 5, room.keys[0]),
                              ([1, 2, 3, 4, 5], LIMIT, None)):  # fmt: skip
-        with pytest.raises(mj.ConfigurationError, match="`terms` must come with `signing_key`"):
+        with pytest.raises(
+            mj.ConfigurationError, match="`terms` must be used together with `signing_key`"
+        ):
             Client(0, near, limit, np.zeros(1, np.uint32), plan, signing_key=key, terms=room.terms)
 
 

@@ -70,7 +70,7 @@ def test_weights_that_could_overflow_or_mean_nothing(weights, message) -> None:
 
 def test_misuse_of_a_graph_average() -> None:
     plain = ring_average(stochastic(4, 1.0), 3, 5)
-    with pytest.raises(mj.ConfigurationError, match="`weights` must be left out"):
+    with pytest.raises(mj.ConfigurationError, match="`weights` must not be set"):
         run(plain, np.zeros((3, 5)), [1, 1, 1], np.ones(3, int))
     with pytest.raises(mj.ConfigurationError, match="`modulus` must exceed total weight"):
         weighted(max_weight=2**20, modulus_bits=24)

@@ -181,8 +181,8 @@ def test_the_chance_of_a_wrap_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_weight": 3}, "`max_weight` must be left out with `noise`"),
-        ({"clip_rule": lambda: mj.quantize.following_range(4.0)}, "`clip_rule` must be left out"),
+        ({"max_weight": 3}, "`max_weight` must not be set with `noise`"),
+        ({"clip_rule": lambda: mj.quantize.following_range(4.0)}, "`clip_rule` must not be set"),
         ({"modulus_bits": 6}, "`modulus_bits` must leave room .* chance of 1 "),
         (
             {"modulus_bits": 9, "noise": lambda: mj.dp.skellam(20.0)},

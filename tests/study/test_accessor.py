@@ -46,7 +46,9 @@ def test_misspelt_quantities_and_axes_are_named(swept: xr.Dataset) -> None:
 def test_a_study_without_training_has_no_accuracy(results: xr.Dataset) -> None:
     with pytest.raises(ConfigurationError, match="must be of a study that trains"):
         results.drop_vars("accuracy").mrsa.plot_accuracy()
-    with pytest.raises(ConfigurationError, match="`axes` must be left out but for sweeps"):
+    with pytest.raises(
+        ConfigurationError, match="`axes` must not be set unless these are results of sweeps"
+    ):
         results.mrsa.plot_privacy(x="round")
 
 

@@ -42,7 +42,7 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         (DemoConfig(rounds=0), "`rounds` must be at least 1; got 0"),
         (DemoConfig(seed=-1), "`seed` must lie in"),
         (DemoConfig(schemes=()), "`schemes` must name at least one"),
-        (DemoConfig(schemes=("uniform", "uniform")), "`schemes` must not repeat"),
+        (DemoConfig(schemes=("uniform", "uniform")), "`schemes` must not contain duplicates"),
         (DemoConfig(schemes=("unifrom",)), "did you mean 'uniform'"),
         (DemoConfig(schemes=("batch_partitioning",)), "`scheme` must give a privacy target"),
         (DemoConfig(schemes=("batch_partitioning:x",)), "`scheme` must give a privacy target"),
@@ -136,7 +136,7 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         ),
         (TrainConfig(resources=ResourceConfig(devices=0)), "`devices` must be at least 1; got 0"),
         (TrainConfig(checkpoint_every=0), "`checkpoint_every` must be at least 1; got 0"),
-        (TrainConfig(resume=True, overwrite=True), "`resume` must be left out with `overwrite`"),
+        (TrainConfig(resume=True, overwrite=True), "`resume` must not be set with `overwrite`"),
         (
             SimulateConfig(population=PopulationConfig(assignment="by_label")),
             "`assignment` must be another: a simulation without data knows no labels",
@@ -154,7 +154,7 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
                 (TrainConfig(), {"target_delta": 0.0}, r"`target_delta` must lie in \(0, 1\)"),
                 (TrainConfig(), {"target_delta": 1.0}, r"`target_delta` must lie in .*; got 1.0"),
                 *(
-                    (TrainConfig(), NOISY | {name: value}, f"`{name}` must be left out with `clip")
+                    (TrainConfig(), NOISY | {name: value}, f"`{name}` must not be set with `clip")
                     for name, value in (
                         ("num_levels", 2**12),
                         ("clip", 1.0),
@@ -167,7 +167,7 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
                 (
                     TrainConfig(hetero=SegmentConfig("sc", (2, 4))),
                     NOISY | {"num_levels": 2**12},
-                    "`num_levels` must be left out with `clip_norm`",
+                    "`num_levels` must not be set with `clip_norm`",
                 ),
                 (
                     TrainConfig(

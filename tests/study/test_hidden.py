@@ -151,7 +151,8 @@ def test_memory_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"share": 0.5}, "`share` must come with memory"), ({"memory": -0.1}, "`memory` must lie in"),
+    [({"share": 0.5}, "`share` must be used together with memory"),
+        ({"memory": -0.1}, "`memory` must lie in"),
      ({"memory": 0.5, "share": 1.1}, "`share` must lie in")],
 )  # fmt: skip
 def test_a_drift_that_makes_no_sense(settings: dict[str, float], message: str) -> None:

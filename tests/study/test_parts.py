@@ -68,10 +68,10 @@ def test_misuse() -> None:
             mj.study.register(kind, name, lambda *given: None)
     segments = mj.study.SegmentConfig("groups", group_levels=(2,))
     config = dataclasses.replace(_with(quantizer="stochastic"), hetero=segments)
-    with pytest.raises(mj.ConfigurationError, match="`quantizer` must be left out with segments"):
+    with pytest.raises(mj.ConfigurationError, match="`quantizer` must not be set with segments"):
         mj.study.validate(config)
     own = mj.study.TrainingConfig("logistic", trainer="scaffold", momentum=0.5)
-    with pytest.raises(mj.ConfigurationError, match="`momentum` must be left out with the train"):
+    with pytest.raises(mj.ConfigurationError, match="`momentum` must not be set with the train"):
         mj.study.run(dataclasses.replace(_SMALL, training=own))
     demo = mj.study.DemoConfig(
         rounds=2, schemes=("uniform",), data=_SMALL.data, population=_SMALL.population,

@@ -65,8 +65,8 @@ def test_the_first_round_of_a_process_is_left_out_of_the_rates(clock: list[float
     assert watcher.said[4:6] == [("87.5 % right, 1.67 updates/s",), (5, 6)]
     words = performance_words(record | {"peak_process_bytes": 2**30, "peak_device_bytes": None})
     assert words == (
-        "6 rounds trained, 3 skipped, 1 failed (the first 2 by an earlier process); 1 s a round, "
-        "2.25 clients' updates a second; memory: 1 MiB stated for training, "
+        "6 rounds trained, 3 skipped, 1 failed (the first 2 by an earlier process); 1 s per round, "
+        "2.25 clients' updates per second; memory: 1 MiB stated for training, "
         "1 GiB at most (whole process)"
     )
 

@@ -30,7 +30,7 @@ LOSSY = [*GRAPH, "--step-dropout-rate", "0.05"]
     ("protocol", "message"),
     [
         (ProtocolConfig(step_dropout_rate=1.5), r"`step_dropout_rate` must lie in \[0, 1\]"),
-        (ProtocolConfig(connection_probability=0.5), "`connection_probability` must be left out"),
+        (ProtocolConfig(connection_probability=0.5), "`connection_probability` must not be set"),
         (
             ProtocolConfig("erdos_renyi", connection_probability=0.0),
             r"`connection_probability` must lie in \(0, 1\]; got 0.0",
@@ -81,7 +81,7 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message
         (
             ProtocolConfig(whole_blocks=True),
             "uniform",
-            "`whole_blocks` must be left out",
+            "`whole_blocks` must not be set",
         ),
         (
             ProtocolConfig("harary", degree=4, whole_blocks=True),
@@ -91,7 +91,7 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message
         (
             ProtocolConfig(threshold=2, allow_unmasking_risk=True, whole_blocks=True),
             "batch_partitioning:2",
-            "`allow_unmasking_risk` must be left out with --whole-blocks",
+            "`allow_unmasking_risk` must not be set with --whole-blocks",
         ),
         (
             ProtocolConfig(threshold=6, whole_blocks=True),

@@ -287,7 +287,7 @@ def test_a_column_for_what_is_not_drawn_from_numbers(tmp_path: pathlib.Path) -> 
     write(tmp_path / "i", "study.json", manifest("gradients"))
     write(tmp_path / "i", "scores.json", {"summary": [], "sentences": [], "scores": []})
     for name, column, words in (
-        ("r", "single", "`column` must be left out"), ("i", "single", "`column` must be left out"),
+        ("r", "single", "`column` must not be set"), ("i", "single", "`column` must not be set"),
         ("i", "wide", "`column` must be"),
     ):  # fmt: skip
         before = sorted((tmp_path / name).rglob("*"))
@@ -483,7 +483,7 @@ def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:
     assert "2 items, 3 claims: 2 reproduced, 1 differs." in text
     assert "How many cohorts" in text
     assert text.count("<img") == 1
-    assert "Data in place of the paper&#x27;s" in text
+    assert "Data instead of the paper&#x27;s" in text
     assert '<span class="badge good">2 reproduced</span>' in text
     assert '<span class="badge bad">1 differs</span>' in text
     assert [text.count(f">{name}</h2>") for name in ("Multi-RoundSecAgg", "CCESA")] == [1, 1]

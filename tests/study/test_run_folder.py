@@ -80,7 +80,7 @@ def test_an_unfinished_run_of_the_same_settings_is_resumed_or_given_up(
     for wish in ({"resume": True}, {"overwrite": True}):
         assert check_output(dataclasses.replace(config, **wish)) == config.out
     assert main(["train", "--out", str(config.out), "--resume", "--overwrite"]) == 2
-    assert "`resume` must be left out with `overwrite`" in capsys.readouterr().err
+    assert "`resume` must not be set with `overwrite`" in capsys.readouterr().err
 
 
 def test_a_run_of_other_settings_is_not_resumed(

@@ -34,9 +34,9 @@ WORDS = ["--num-clients", "24", "--cohort-size", "12", "--dropout-rates", "0.1",
 @pytest.mark.parametrize(
     ("segments", "message"),
     [
-        (SegmentConfig(subgroups=(1,)), "`subgroups` must be left out without --segments"),
-        (SegmentConfig(combine="median"), "`combine` must be left out without --segments"),
-        (SegmentConfig(num_byzantine=1), "`num_byzantine` must be left out without --segments"),
+        (SegmentConfig(subgroups=(1,)), "`subgroups` must not be set without --segments"),
+        (SegmentConfig(combine="median"), "`combine` must not be set without --segments"),
+        (SegmentConfig(num_byzantine=1), "`num_byzantine` must not be set without --segments"),
         (SegmentConfig("mc", group_levels=(4,)), "`group_levels` must hold 2 or more; got"),
         (SegmentConfig("mc", group_levels=(1, 4)), r"`group_levels` must lie in \[2, 2\*\*23\]"),
         (SegmentConfig("mc", group_levels=(4, 2)), "`group_levels` must not descend"),
@@ -68,12 +68,12 @@ def test_segments_that_make_no_sense_are_refused(segments: SegmentConfig, messag
     ("changes", "message"),
     [
         ({"scheme": "bernoulli:0.2"}, "`segments` must be none where cohorts differ in size"),
-        ({"aggregation": AggregationConfig(weighted=True)}, "`weighted` must be left out"),
+        ({"aggregation": AggregationConfig(weighted=True)}, "`weighted` must not be set"),
         ({"protocol": ProtocolConfig("harary", degree=4)}, "`graph` must be complete"),
         ({"protocol": ProtocolConfig(split_policy="abort")}, "`split_policy` must be ignore"),
         (
             {"protocol": ProtocolConfig(whole_blocks=True)},
-            "`whole_blocks` must be left out",
+            "`whole_blocks` must not be set",
         ),
     ],
 )

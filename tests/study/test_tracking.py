@@ -103,15 +103,15 @@ def test_a_demo_tells_of_every_scheme(
 
 def test_misuse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: Any) -> None:
-        raise ConfigurationError("`wandb` must be left out")
+        raise ConfigurationError("`wandb` must not be set")
 
     monkeypatch.setattr(federated, "wandb", missing, raising=False)
     config = dataclasses.replace(CONFIG, out=tmp_path / "run", track=("wandb",))
-    with pytest.raises(ConfigurationError, match="`wandb` must be left out"):
+    with pytest.raises(ConfigurationError, match="`wandb` must not be set"):
         study.run_and_save(config)
     assert not config.out.exists()
     swept = {"command": "train", "track": ["json_lines"], "grid": {"seed": [1]}}
-    with pytest.raises(ConfigurationError, match="`track` must be left out of a sweep"):
+    with pytest.raises(ConfigurationError, match="`track` must not be set for a sweep"):
         study.sweep(swept, out=tmp_path / "sweep")
     swept = {"command": "train", "grid": {"track": [["json_lines"]]}}
     with pytest.raises(ConfigurationError, match=r"`grid\.track` cannot be an axis"):

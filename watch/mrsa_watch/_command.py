@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     add("log", type=pathlib.Path, help="participation log; made if it is not there, else continued")
     add("--system", required=True, help="what is recorded, with its version")
     add("--aggregation", required=True, help='"secagg+", "secagg", "plain" or other text')
-    add("--plain-names", action="store_true", help="keep clients' names in place of pseudonyms")
+    add("--plain-names", action="store_true", help="keep clients' names instead of pseudonyms")
 
     add = _command(commands, "watch", _watch, "follow a log: a line a sum of what leaks",
                    "Exit status 3 at the first sum after which a bar does not hold.")  # fmt: skip
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=pathlib.Path, metavar="FILE", help="keep a line of JSON a sum, each once")
     add("--metrics", type=pathlib.Path, metavar="FILE",
         help="hold the latest figures in Prometheus's text format")  # fmt: skip
-    add("--json", action="store_true", help="print JSON in place of words")
+    add("--json", action="store_true", help="print JSON instead of words")
 
     add = _command(commands, "gate", _gate, "say of cohorts whether their sums may be learnt",
                    "Each line of standard input is a JSON list of clients, named as in the log, or "
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of the simulations (%(default)s)")
     _bars(add)
     add("--fail-below-chance", type=float, metavar="P", help="bar on the chance that a round works")
-    add("--json", action="store_true", help="print JSON in place of words")
+    add("--json", action="store_true", help="print JSON instead of words")
     return parser
 
 

@@ -191,7 +191,7 @@ class Gate:
         candidates: Sequence[Collection[Hashable] | Mapping[Hashable, Any]],
         part: str | None = None,
     ) -> tuple[GateAnswer, ...]:
-        """Return of each cohort whether its sum may be learnt next, and who must be left out.
+        """Return of each cohort whether its sum may be learnt next, and who must not be set.
 
         Nothing is remembered: a round that is refused or aborted changes nothing. Cohorts are
         judged each by itself; many at once share the passes over the history.
@@ -385,7 +385,7 @@ def _named(clients: Any, weights: Any) -> tuple[list[Hashable], list[Fraction] |
         twice = next(name for name, often in Counter(names).items() if often > 1)
         require(False, "clients", "must be named once each", twice)
     if isinstance(clients, Mapping):
-        require(weights is None, "weights", "must be left out where clients are a mapping")
+        require(weights is None, "weights", "must not be set if clients are a mapping")
         weights = clients.values()
     if weights is None:
         return names, None

@@ -161,7 +161,7 @@ class Kernel:
             classes: Class of each client, `[clients]`.
             count: How many numbers of classes there are.
             row: A row to be taken first, which no state of this kernel sees.
-            vectors: Kernel vectors to be used in place of its own.
+            vectors: Kernel vectors to be used instead of its own.
 
         Returns:
             The keys, and which classes stand alone.

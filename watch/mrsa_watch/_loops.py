@@ -228,7 +228,7 @@ def length(vector):
 
 @compiled
 def solve_lower(lower, right):
-    """Solve with a lower triangular matrix `[size, size]`, in place of `right` `[size, many]`."""
+    """Solve with a lower triangular matrix `[size, size]`, instead of `right` `[size, many]`."""
     for j in range(right.shape[0]):
         for k in range(j):
             factor = lower[j, k]
@@ -240,7 +240,7 @@ def solve_lower(lower, right):
 
 @compiled
 def solve_upper(lower, right):
-    """Solve with the transpose of a lower triangular matrix, in place of `right`."""
+    """Solve with the transpose of a lower triangular matrix, instead of `right`."""
     for j in range(right.shape[0] - 1, -1, -1):
         for a in range(right.shape[1]):
             right[j, a] /= lower[j, j]

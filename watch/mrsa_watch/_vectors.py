@@ -64,7 +64,7 @@ def reciprocal(a: Any, prime: np.uint64) -> np.uint64:
     return np.uint64(pow(int(a), -1, int(prime)) * _SQUARE % int(prime))
 
 
-# ---- In place of compiled loops.
+# ---- Instead of compiled loops.
 
 
 def loops() -> Any:

@@ -338,7 +338,7 @@ def print_sums(
         out: Keeps a line of JSON a sum, each once however often this is begun anew.
         metrics: Holds the figures after the last sum, in Prometheus's text format.
         keep_going: Whether to go on after a bar did not hold.
-        as_json: Whether to print JSON in place of words.
+        as_json: Whether to print JSON instead of words.
         warn: Tells what a user should know beside the lines.
         goes_on: Asked after each line.
     """

@@ -142,7 +142,7 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
         >>> round(mj.secagg.failures.reliable_connection_threshold(100, 0.0), 4)
         0.6362
 
-    Source: CCESA, Theorem 3. Its proof uses t - 1 in place of t (docs/errata.md); the printed
+    Source: CCESA, Theorem 3. Its proof uses t - 1 instead of t (docs/errata.md); the printed
     form is kept, since Table G.2 and Table 2 are made with it.
     """
     n = check_integer(n, "n", 3)

@@ -20,9 +20,9 @@ class Demands:
     """What a scheme must give; None where nothing is asked.
 
     Attributes:
-        privacy: Weak T that must be kept for ever.
-        hidden: Among how many every client must stay hidden for ever.
-        cardinality: Clients in a mean sum.
+        privacy: Weak T that must be kept for any number of rounds.
+        hidden: Among how many every client must stay hidden for any number of rounds.
+        cardinality: Mean clients per round.
     """
 
     privacy: int | None = None
@@ -41,11 +41,13 @@ class Demands:
         """Return it in words."""
         parts = []
         if self.privacy is not None:
-            parts.append(f"weak T of {self.privacy} or more for ever")
+            parts.append(f"weak T of {self.privacy} or more for any number of rounds")
         if self.hidden is not None:
-            parts.append(f"every client hidden among {self.hidden:g} or more for ever")
+            parts.append(
+                f"every client hidden among {self.hidden:g} or more for any number of rounds"
+            )
         if self.cardinality is not None:
-            parts.append(f"{self.cardinality:g} clients or more in a mean sum")
+            parts.append(f"{self.cardinality:g} clients or more per round on average")
         return " and ".join(parts)
 
 
@@ -70,9 +72,9 @@ def choose(options: Iterable[Option], demands: Demands) -> Option | None:
     """Return the option to take, or None if none gives what is demanded.
 
     Where T or hidden among is demanded, it is the one with the fullest sums of those that give it.
-    Otherwise the one that hides best among those whose mean sum is as large as demanded, or is
-    0.8 of that of random selection; and if there is none, the one with the fullest sums of all
-    that keep a T above 1.
+    Otherwise the one that hides best among those whose mean clients per round are as many as
+    required, or is 0.8 of that of random selection; and if there is none, the one with the fullest
+    sums of all that keep a T above 1.
     """
     known = [one for one in options if not math.isnan(one.cardinality)]
     fitting = [one for one in known if demands.met_by(one)]
@@ -107,7 +109,7 @@ def number(value: float) -> str:
 
 
 def _sum(one: Option) -> str:
-    return f"{number(one.cardinality)} clients in a mean sum"
+    return f"{number(one.cardinality)} clients per round on average"
 
 
 def take(setting: Setting, demands: Demands, chosen: Option) -> str:
@@ -118,8 +120,8 @@ def take(setting: Setting, demands: Demands, chosen: Option) -> str:
     hidden = hidden_words(chosen.hidden_worst)
     words = (
         f"Take {chosen.scheme}: {why} {_sum(chosen)}. However many rounds follow, no combination "
-        f"of sums holds fewer than {chosen.weak_lower} clients, and everybody is hidden as in a "
-        f"sum of {hidden}."
+        f"of sums holds fewer than {chosen.weak_lower} clients, and every client is hidden as well "
+        f"as in a single sum of {hidden}."
     )
     if setting.loss_rate > 0:
         what = {"drop_block": "its block is left out of the sum", "abort": "the round is aborted"}
@@ -144,12 +146,12 @@ def nothing_fits(options: Sequence[Option], demands: Demands) -> str:
             )
         return (
             f"No scheme gives {asked}: T and hidden among end at the cohort, {largest.weak_lower} "
-            f"and {hidden_words(largest.hidden_worst)} under {largest.scheme}. Ask more clients a "
-            "round."
+            f"and {hidden_words(largest.hidden_worst)} under {largest.scheme}. Ask more clients "
+            "per round."
         )
     return (
         f"No scheme gives {asked}. Nearest is {best.scheme}, with {_sum(best)}: demand less, ask "
-        "more clients a round, or lose fewer."
+        "more clients per round, or lose fewer."
     )
 
 
@@ -161,7 +163,7 @@ def remainder(setting: Setting, chosen: Option) -> list[str]:
     if n:
         said.append(
             f"T = {chosen.weak_lower} does not divide {own.num_clients} clients: {n} of them stay "
-            "out, as reserves for clients who leave for good. Never swap them round by round: a "
+            "out, as reserves for clients who leave permanently. Never swap them round by round: a "
             "client of two blocks splits both."
         )
     if chosen.cohort_size is not None and k:
@@ -241,9 +243,9 @@ def enforced(chosen: Option, loss_rate: float) -> str:
 
 _READING = (
     "T: the fewest clients in any combination of sums, and hidden: among how many every client is "
-    "hidden, both for ever, whatever the rounds bring (1 is nothing). Mean sum: clients in one, "
-    "rounds without a sum counted as none; exact where no ± is given. {played}best: no other "
-    "scheme is as good in T, hidden and mean sum, and better in one."
+    "hidden, both for any number of rounds (1 is nothing). Mean clients: per round, rounds "
+    "without a sum counted as 0; exact where no ± is given. {played}best: no other "
+    "scheme is as good in T, hidden and mean clients, and better in one."
 )
 _PLAYED = (
     "F: fairness gap. It, and what is left of weak T, and of hidden for the worst and the median "
@@ -294,7 +296,7 @@ class Advice:
         """Of the columns of `table`."""
         rounds = self.setting.rounds
         drifting = () if self.setting.memory is None else ("update hidden",)
-        return ("scheme", "T", "hidden", "mean sum", "no sum", "F", f"T after {rounds}",
+        return ("scheme", "T", "hidden", "mean clients", "no sum", "F", f"T after {rounds}",
                 f"hidden after {rounds}", *drifting, "")  # fmt: skip
 
     @property

@@ -59,8 +59,8 @@ class State:
         first_exposure: int32[N], the round that exposes a client; -1 for never.
         hidden: float64[J, 2], among how many the worst and the median client are hidden.
         fairness_gap: F after all rounds.
-        cardinality: C, clients in a mean sum.
-        advice: What `advise` says of these sizes, in a sentence.
+        cardinality: C, mean clients per round.
+        advice: What `advise` reports on these sizes, in a sentence.
         code: Python that makes this history.
     """
 
@@ -148,7 +148,7 @@ def shown(values: Mapping[str, Any]) -> Shown:
         ("hidden among", f"{hidden_words(state.hidden[-1, 0])} (worst client), "
                          f"{hidden_words(state.hidden[-1, 1])} (median client)"),
         ("exposed clients", f"{state.exposed_clients} of {state.history.shape[1]}{since}"),
-        ("cardinality C", f"{number(state.cardinality)} clients in a mean sum, "
+        ("cardinality C", f"{number(state.cardinality)} clients per round on average, "
                           f"{empty} of {len(state.history)} rounds without one"),
         ("fairness gap F", number(state.fairness_gap)),
         ("advise", state.advice),

@@ -1,4 +1,4 @@
-"""What a participation log says of its system: N, K, and how often clients are lost where."""
+"""What a participation log reveals about its system: N, K, and how often clients are lost where."""
 
 from __future__ import annotations
 

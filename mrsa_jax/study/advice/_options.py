@@ -1,4 +1,4 @@
-"""Which schemes come into question, and what each keeps for ever."""
+"""Which schemes come into question, and what each keeps for any number of rounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEAST_COHORT, _LEAST_CLIENTS = 0.75, 0.75  # of what was asked for, where T doe
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """For whom a scheme is chosen.
+    """The clients that a scheme is chosen for.
 
     Attributes:
         num_clients: N.
@@ -150,7 +150,7 @@ POLICIES: tuple[SplitPolicy, ...] = typing.get_args(SplitPolicy)
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A scheme with the sizes that it fits: what it keeps for ever, and what it costs.
+    """A scheme with the sizes that it fits: what it keeps in any number of rounds, and its cost.
 
     Attributes:
         scheme: As flags and files write it.
@@ -162,7 +162,7 @@ class Option:
         weak_lower: Weak T that no history of any length falls below; 1 where nothing is kept.
         strong_privacy: Strong T of the same kind.
         hidden_worst: Among how many every client stays hidden; 1 as above.
-        cardinality: Clients in a mean sum, rounds without a sum counted as none; NaN if unknown.
+        cardinality: Mean clients per round, rounds without a sum counted as none; NaN if unknown.
         cardinality_interval: That number twice where it is exact, else its 95 % interval.
         skipped: Share of rounds without a sum; NaN if unknown.
         skipped_interval: As for the cardinality.
@@ -239,7 +239,7 @@ class Judge:
         )  # fmt: skip
 
     def played(self, one: Candidate, option: Option, loss_rate: float | None = None) -> Option:
-        """Return an option with what a simulation says of it."""
+        """Return an option with the results of its simulation."""
         own = self.setting
         selector, online = self.built(one)
         found = play(
@@ -285,7 +285,7 @@ def after_losses(
 
     K clients in blocks of T take part, and each is lost with chance l before its update is summed.
     `"abort"` needs all K: the chance is (1 - l)^K. `"drop_block"` sums each of the K/T blocks with
-    chance (1 - l)^T. `"ignore"` sums whoever is left, but for a sum of one, which is withheld.
+    chance (1 - l)^T. `"ignore"` sums whoever is left, except a sum of one, which is withheld.
 
     Examples:
         >>> [round(after_losses(12, 4, policy, 0.2)[0], 3) for policy in POLICIES]
@@ -303,7 +303,7 @@ def after_losses(
 def _hidden_for_ever(selector: Any, block_size: int) -> float:
     """Return among how many every client stays hidden, whatever disjoint lines are ever summed.
 
-    The span of all lines that a selector may sum holds every history. Components do not bear on
+    The span of all lines that a selector may sum holds every history. Components do not affect
     each other, and equal ones are looked at once.
     """
     members = getattr(selector, "members", None)

@@ -1,4 +1,4 @@
-"""What simulated rounds leave of a scheme: its sums, and what they tell of clients."""
+"""What simulated rounds leave of a scheme: its sums, and what they reveal about clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Played:
 
     Attributes:
         num_trials: Of the simulation.
-        cardinality: Clients in a mean sum, rounds without a sum counted as none.
+        cardinality: Mean clients per round, rounds without a sum counted as none.
         cardinality_interval: Its interval.
         skipped: Share of rounds without a sum.
         skipped_interval: Its interval.
@@ -147,7 +147,7 @@ def measure(
 
 
 def _weak(history: np.ndarray, times: int) -> tuple[int | None, int | None]:
-    """Return bounds of weak T of blocks of so many that go as one."""
+    """Return bounds of weak T of blocks of this size, each counted as one client."""
     found = privacy.weak_privacy(history, effort=_EFFORT)
     if found.lower is None or found.upper is None:
         return None, None

@@ -168,12 +168,12 @@ def advise(
 ) -> Advice:
     """Choose a selection scheme and its T for a population, or by a log of a system that runs.
 
-    It judges random selection, and batch and crossing partitions for each T that fits; says of
-    each what it keeps for ever, the mean size of its sums (exactly where that is known), and what
-    simulated rounds leave of privacy and fairness; and takes the one that gives what is demanded
-    with the fullest sums. Without demands it takes the one that hides clients best among those
-    whose mean sum is at least 0.8 of that of random selection. Where T does not divide N and K,
-    the nearest smaller sizes stand in for them.
+    It judges random selection, and batch and crossing partitions for each T that fits; reports for
+    each what it keeps for any number of rounds, the mean clients per round (exactly where that is
+    known), and what simulated rounds leave of privacy and fairness; and takes the one that gives
+    what is demanded with the fullest sums. Without demands it takes the one that hides clients best
+    among those whose mean clients per round are at least 0.8 of that of random selection. Where T
+    does not divide N and K, the nearest smaller sizes stand in for them.
 
     Args:
         num_clients: N.

@@ -1,4 +1,4 @@
-"""Canaries under noise in the ring: what the best test finds, beside what the ledger allows."""
+"""Canaries under noise in the ring: findings of the best test against what the ledger allows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _verdict(
 
 
 def _verdicts(report: AttackFindings) -> list[str]:
-    """Say of each canary whether it was found more often than the ledger allows."""
+    """Report for each canary whether it was found more often than the ledger allows."""
     return [
         f"{row['scheme']}, {row['whose']} client, others {row['others']}: measured mu "
         f"{row['measured_mu']:.3g} (95 % by both error rates: {row['lower']:.3g} to "
@@ -108,7 +108,7 @@ _MEANING: tuple[Any, ...] = (
     "ledger mu: what the noise of those who were in the client's sums allows at most, whoever the "
     "others are, if the noise were Gaussian, rounding in its sensitivity; ledger epsilon is proven "
     "for the integers that are drawn. mu: what the best test should reach: with the others known "
-    "the ledger's, but for rounding, which hides a little more.",
+    "the ledger's, except for rounding, which hides a little more.",
     "The interval takes no law for granted: no mechanism of a smaller mu than its lower end allows "
     "both error rates that were seen. noise scale, correlation: the variance of what is left of "
     "the sums without the updates, of the round where it is least, and its largest correlation "

@@ -233,7 +233,7 @@ def _trained(
     size: int,
     tile: int,
 ) -> Float32[Array, "batch rounds clients"]:
-    """Train by averaging over a history, each key's clients on samples of their own."""
+    """Train by averaging over a history, each key's clients on separate samples."""
     inputs, labels = pool
     trainer, of_all = trainers
     everything = jnp.arange(inputs.shape[0], dtype=jnp.int32)

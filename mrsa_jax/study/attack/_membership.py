@@ -119,7 +119,7 @@ def _say_accuracy(report: AttackFindings, model: Any, models: np.ndarray, pool: 
     own = np.mean([right(i, slice(i * size, (i + 1) * size)) for i in each])
     new = np.mean([right(i, others) for i in each])
     report.sentences.append(
-        f"The clients' models are right about {own:.0%} of their own samples and {new:.0%} of new "
+        f"The clients' models are right about {own:.0%} of their samples and {new:.0%} of new "
         "ones (labels as noisy): the gap is what the attacks live on."
     )
 

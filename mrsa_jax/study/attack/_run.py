@@ -160,7 +160,7 @@ def stream(config: Any, of: Stream) -> Any:
 
 
 def dealt_out(config: Any, count: int) -> tuple[data.Dataset, data.ClientData]:
-    """Return an attack's data set, and equal random parts of it for so many clients."""
+    """Return an attack's data set, and equal random parts of it for this many clients."""
     dataset = load_data(config.dataset, config.seed)
     return dataset, data.iid(stream(config, Stream.PARTITION), dataset, count)
 

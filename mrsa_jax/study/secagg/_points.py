@@ -1,4 +1,4 @@
-"""Failures of secure aggregation, alone and in sweeps: rates with intervals, beside bounds."""
+"""Failures of secure aggregation, alone and in sweeps: rates with intervals, next to bounds."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def log10(natural: float) -> float:
     return natural / math.log(10.0)
 
 
-# ---- Failures of secure aggregation, alone and in sweeps: rates with intervals, beside bounds.
+# ---- Failures of secure aggregation, alone and in sweeps: rates with intervals, next to bounds.
 
 _RARE_TRIALS = 4096  # give two digits
 RATES = {
@@ -192,7 +192,7 @@ BOUNDS = (
 
 
 def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
-    """Count failures and set them beside the bounds."""
+    """Count failures and compare them with the bounds."""
     assert config.trials is not None  # else it is a round
     setting = Setting.of(config)
     check_risk(setting)
@@ -385,7 +385,7 @@ def run(
 def joined(
     parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]], trials: tuple[int, int]
 ) -> dict[str, np.ndarray]:
-    """Return a point's failures in two ranges of rounds together, each of so many rounds."""
+    """Return a point's failures in two ranges of rounds together, each of this many rounds."""
     found: dict[str, Any] = dict(parts[1])
     total = sum(trials)
     for name in RATES:

@@ -256,7 +256,7 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
 
 
 def _comparisons(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
-    """Set bytes and modelled seconds beside those of a plain sum and of SecAgg."""
+    """Compare bytes and modelled seconds with those of a plain sum and of SecAgg."""
     lines, sizes = [], report["bytes"]
     is_secagg = Graph.parse(config.graph).row.is_complete
     if sizes["fedavg"]:

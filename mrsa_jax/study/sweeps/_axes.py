@@ -1,6 +1,6 @@
 """What a sweep is: settings of one command, and axes along which some of them change.
 
-A TOML file holds the settings as the command's own file does, and beside them `[grid]`, whose
+A TOML file holds the settings as the command's own file does, and next to them `[grid]`, whose
 fields are crossed with each other, and any number of `[[zip]]`, whose fields change together.
 Nothing here imports JAX.
 """
@@ -119,7 +119,7 @@ class Sweep:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What points keep beside what there is at their ends, by name."""
+        """What points keep in addition to the values at their ends, by name."""
         return (*(["trajectories"] if self.trajectories else []), *(self.keep or ()))
 
     @property
@@ -299,7 +299,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     _check_axes(axes)
     base: Any = from_dict(kind.settings, left, "")
     tracked = getattr(base, "track", ())
-    rule = "must be left out of a sweep: its store has each point's results and, by `trajectories`"
+    rule = "must not be set for a sweep: its store has each point's results and, by `trajectories`"
     require(not tracked, "track", f"{rule}, paths", tracked)
     out = left.get("out")
     return Sweep(
@@ -369,7 +369,7 @@ def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = Non
     first = next(iter(columns))
     if where == "grid":
         repeated = len(set(rows)) < len(rows)
-        require(not repeated, f"{where}.{first}", "must not repeat a value", lists[first])
+        require(not repeated, f"{where}.{first}", "must not hold a value twice", lists[first])
     require(title is None or isinstance(title, str), f"{where}.name", "must be text", title)
     return Axis(title or first.rpartition(".")[2], tuple(columns), rows)
 

@@ -184,7 +184,7 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
     Raises:
         OutputExistsError: If the folder holds something else.
         StoreError: If it cannot be written.
-        ConfigurationError: If a point needs more memory than there is.
+        ConfigurationError: If a point needs more memory than this machine has.
     """
     check_sweep_output(plan.sweep)
     plan.check_memory()

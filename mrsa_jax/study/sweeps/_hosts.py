@@ -6,7 +6,7 @@ loses the points in flight only, and dask gives these to another. All of them mu
 On several hosts, by `jax.distributed`, every point is shared by all.
 All processes go through the same points in the same order, each with its devices' share of the
 trials or clients. The first one claims points as a process alone does, so that other sweeps on the
-store leave them to it, says which come next, and writes them. (Points of their own for each process
+store leave them to it, says which come next, and writes them. (Separate points for each process
 need no such thing: start several sweeps on one store, or use dask's workers.)
 """
 
@@ -119,7 +119,7 @@ def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[in
 @contextlib.contextmanager
 def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Connect to a scheduler, or start a cluster of processes for the time of the block."""
-    rule = "`workers` must be left out where dask is missing"
+    rule = "`workers` must not be set if dask is missing"
     distributed = needed("distributed", "dask", rule)
     if scheduler is None:
         with (
@@ -145,7 +145,7 @@ def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
 
 
 _SECONDS_TO_JOIN = 60
-_NONE, _END = -1, -2  # in place of a first trial
+_NONE, _END = -1, -2  # instead of a first trial
 
 
 def join_hosts(
@@ -156,7 +156,7 @@ def join_hosts(
     Args:
         coordinator: Address of the first process, such as `"10.0.0.1:1234"`; None where the
             cluster's manager says all (SLURM, Open MPI, Kubernetes, cloud TPUs).
-        num_processes: How many there are.
+        num_processes: Their number.
         process_index: Which one this is, from 0.
 
     Raises:

@@ -77,7 +77,7 @@ class Identity:
     """What a point is.
 
     Attributes:
-        key: 64 hexadecimal digits of all that decides on its results, but for how many trials.
+        key: 64 hexadecimal digits of all that decides on its results, except the number of trials.
         settings: Of its settings alone, as they were written.
         made_by: Versions, code and files, by name.
     """

@@ -86,12 +86,12 @@ class Plan:
 
     @property
     def num_computed(self) -> int:
-        """Points with settings of their own."""
+        """Points with their own settings."""
         return sum(len(group.numbers) for group in self.groups)
 
     @property
     def memory_bytes(self) -> int:
-        """What the largest group needs at once, about, beside JAX itself."""
+        """What the largest group needs at once, about, in addition to JAX itself."""
         return max((group.memory_bytes for group in self.groups), default=0)
 
     def check_memory(self, processes: int = 1) -> str:
@@ -170,7 +170,7 @@ class Plan:
         return min(parts[-1].end, trials) if parts else 0
 
     def changed(self, index: Index) -> list[str]:
-        """Say since when points that are there with the same settings have to be computed anew."""
+        """Report since which version points with the same settings must be computed again."""
         before = {own.settings: own for records in index.records.values() for own in records}
         counts: collections.Counter[str] = collections.Counter()
         for own in self.identities.values():

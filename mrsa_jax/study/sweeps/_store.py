@@ -44,7 +44,7 @@ _LAYOUT_LOCK = "layout.lock"
 
 
 def check_sweep_output(sweep: Sweep) -> None:
-    """Check that a sweep may be written, or gone on with, in its folder.
+    """Check that a sweep may be written or continued in its folder.
 
     Raises:
         OutputExistsError: If it holds something else and `overwrite` is not set.
@@ -186,7 +186,7 @@ class SweepStore:
 def _shown(
     sweep: Sweep, cells: np.ndarray, variables: Mapping[str, Variable], inner: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return what a manifest says of the grid, as JSON has it."""
+    """Return a manifest's words about the grid, as JSON has it."""
     used = {dim for variable in variables.values() for dim in variable.dims}
     # which round a test is of differs between points
     lengths = {dim: length for dim, length in inner.items() if dim in used}
@@ -286,7 +286,9 @@ def _check_not_in_use(path: pathlib.Path) -> None:
 
 def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
     """Say what a failure to write means for the store."""
-    return writing(path, more="; what is complete is kept, and the same command goes on from there")
+    return writing(
+        path, more="; what is complete is kept, and the same command continues from there"
+    )
 
 
 def _byte(key: str) -> int:

@@ -64,7 +64,7 @@ def inversion(context: Context) -> Found:
     return Found(
         checks,
         frame,
-        f"{dataset.name} ({'the' if is_own else 'in place of the'} AT&T faces"
+        f"{dataset.name} ({'the' if is_own else 'instead of the'} AT&T faces"
         + ("" if is_own else ", which cannot be fetched here: --dataset olivetti where they are")
         + f"): {_CLIENTS} clients of one class and at most ten training images each, "
         f"{dataset.num_classes} classes; softmax regression, 50 local epochs, rate 0.05, all of a "

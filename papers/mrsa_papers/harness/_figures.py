@@ -144,7 +144,7 @@ def in_turn(
     Args:
         data: The rows.
         by: Column that tells groups apart, or several.
-        label: Of a curve, with the group's value in place of `{}`.
+        label: Of a curve, with the group's value instead of `{}`.
         **looks: Words of `plot`, each with the looks that groups get in turn.
     """
     for place, (value, rows) in enumerate(data.groupby(by, sort=False)):

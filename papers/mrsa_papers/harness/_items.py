@@ -101,7 +101,7 @@ _ELSEWHERE: dict[Verdict, Verdict] = {
 
 
 def on_other_data(item: Item) -> Item:
-    """Return an item that was made on data in place of the paper's, its verdicts lowered.
+    """Return an item that was made on data instead of the paper's, its verdicts lowered.
 
     What holds, holds on other data; what would convict the paper leaves the claim undecided.
 

@@ -190,7 +190,7 @@ def _caption(
     where = (
         f"{dataset.name}, the paper's data set"
         if own
-        else f"{dataset.name} in place of the paper's data set, so no published accuracy stands "
+        else f"{dataset.name} instead of the paper's data set, so no published accuracy stands "
         f"beside ours. {paper}"
     )
     clients = "" if item == "fig8" else f"N = {first.num_clients}, K = {first.cohort_size}, "

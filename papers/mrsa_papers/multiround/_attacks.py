@@ -105,7 +105,7 @@ def models_of_2021(context: Context) -> Found:
             "the attack finds models better than the global model does",
             max(means[RANDOM]) < min(guess),
             paper=f"{number}not discussed",
-            ours=f"least squares {_words(means[RANDOM])}; the global model in place of each "
+            ours=f"least squares {_words(means[RANDOM])}; the global model instead of each "
             f"client's {_words(guess)}",
             tolerance="each seed",
             note="everybody has the global model: an error above its own shows nothing of a "
@@ -203,10 +203,10 @@ def _longer(
 ) -> Check:
     ratios = np.array(short[RANDOM]) / np.array(long[RANDOM])
     return state(
-        f"random selection, sums of {lengths[1]} rounds in place of N = {lengths[0]}",
+        f"random selection, sums of {lengths[1]} rounds instead of N = {lengths[0]}",
         bool((ratios > 1).all()),
         paper="not discussed: a window of N rounds",
-        ours=f"{_words(long[RANDOM])} in place of {_words(short[RANDOM])}, by factors of "
+        ours=f"{_words(long[RANDOM])} instead of {_words(short[RANDOM])}, by factors of "
         f"{ratios.min():.2g} to {ratios.max():.2g}",
         tolerance="a smaller error in each seed",
         note="a square random matrix is nearly singular and multiplies what moves; some more "

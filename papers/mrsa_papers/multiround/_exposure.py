@@ -175,7 +175,7 @@ def _by_leverage(frame: pd.DataFrame) -> Check:
 
 
 def _shared(frame: pd.DataFrame, target: int) -> Check:
-    """Judge the error of a block's mean in place of its T clients."""
+    """Judge the error of a block's mean instead of its T clients."""
     is_whole = (frame["lost"] == 0) & (frame["rounds"] == frame["rounds"].max())
     own = frame[is_whole & (frame["scheme"] == label_of(target))].groupby("seed")
     drawn, trained = (interval(own[kind].mean()) for kind in ("drawn", "trained"))

@@ -36,7 +36,7 @@ Losses = dict[tuple[int, str], set[int]]
 class Network(Grid):
     """Nodes that answer at once, but for those that are lost in a stage of a round.
 
-    Every other loss is an error that the server gets in place of an answer; the others are silent.
+    Every other loss is an error that the server gets instead of an answer; the others are silent.
     `asked[round, stage]` is what the server sent, by node; `truth` who was asked and lost.
     """
 

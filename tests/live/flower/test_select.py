@@ -141,7 +141,7 @@ def test_nodes_join_leave_and_come_back(path: pathlib.Path, kind: Any) -> None:
     _play(path, network, 1, kind, wait_for=0)
     assert [status for _, status, *_ in sums(path)] == ["aborted", "aborted", "learnt"]
     assert network.asked.keys() == {(1, "train")}
-    network.nodes = [301, 303, 311, 312, 313, 314]  # another block in place of the first
+    network.nodes = [301, 303, 311, 312, 313, 314]  # another block instead of the first
     _play(path, network, 1, kind, wait_for=0)
     assert sorted(int(name) for name in lines(path)[3].asked or ()) == network.nodes
 

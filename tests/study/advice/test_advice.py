@@ -43,13 +43,13 @@ FAST: dict[str, Any] = {"rounds": 20, "trials": 2}
         ({"rounds": 0}, "`rounds` must be at least 1"),
         ({"trials": -1}, "`trials` must be at least 0"),
         ({"want_privacy": 0}, "`want_privacy` must be at least 1"),
-        ({"share": 0.5}, "`share` must come with memory; got 0.5"),
+        ({"share": 0.5}, "`share` must be used together with memory; got 0.5"),
         ({"want_hidden": 0.5}, "`want_hidden` must be a finite number of at least 1"),
         ({"min_cardinality": math.inf}, "`min_cardinality` must be a finite number"),
         ({"schemes": ("unifrom",)}, "did you mean 'uniform'"),
         ({"availability": "marcov:3"}, "did you mean 'markov'"),
         ({"seed": -1}, "`seed` must lie in"),
-        ({"overwrite": True}, "`overwrite` must come with --out"),
+        ({"overwrite": True}, "`overwrite` must be used together with --out"),
     ],
 )
 def test_wrong_settings_are_named(changes: dict[str, Any], message: str) -> None:

@@ -33,7 +33,10 @@ GRID = "[grid]\nscheme = ['uniform']\n"
         ("[grid]\npopulation = [4]", "`grid.population` must name one of its fields"),
         ("[grid]\nseed = 4", "`grid.seed` must be a list of at least one value"),
         ("[grid]\nseed = []", "`grid.seed` must be a list of at least one value"),
-        ("[grid]\nseed = [1, 2, 1]", "`grid.seed` must not repeat a value; got [1, 2, 1]"),
+        (
+            "[grid]\nseed = [1, 2, 1]",
+            "`grid.seed` must not hold a value twice; got [1, 2, 1]",
+        ),
         ("[grid]\nseed = [1, true]", "`grid.seed[1]` must be of type int; got True"),
         ("[grid]\nseed = [1, 1.5]", "`grid.seed[1]` must be of type int; got 1.5"),
         ("[grid]\nout = ['a', 'b']", "`grid.out` cannot be an axis"),
@@ -54,7 +57,7 @@ GRID = "[grid]\nscheme = ['uniform']\n"
             "[grid]\nseed = {range = [0, 1001]}\nrounds = {range = [1, 1001]}",
             "`grid` must have at most 1000000 points; got 6006000",
         ),
-        ("scheme = 'uniform'\nschemes = ['weighted']\n" + GRID, "`schemes` must be left out"),
+        ("scheme = 'uniform'\nschemes = ['weighted']\n" + GRID, "`schemes` must not be set"),
         ("command = 'train'\nrounds = 3\n", "`grid` must name at least one field"),
     ],
 )

@@ -66,7 +66,7 @@ def writing(path: str | os.PathLike[str], argument: str = "out", more: str = "")
         more: What else is to be said, such as "; what is complete is kept".
 
     Raises:
-        StoreError: In place of an `OSError` of a file in or beside `path`, or of none that is
+        StoreError: Instead of an `OSError` of a file in or beside `path`, or of none that is
             named. One of another file is left as it is, but where a disk is full or read-only.
 
     Examples:
@@ -376,10 +376,10 @@ def needed(module: str, extra: str, rule: str, kind: type[MrsaError] = Configura
         kind: Of the error where it cannot be imported.
 
     Examples:
-        >>> needed("nowhere", "dask", "`workers` must be left out where dask is missing")
+        >>> needed("nowhere", "dask", "`workers` must not be set if dask is missing")
         Traceback (most recent call last):
             ...
-        mrsa_jax.ConfigurationError: `workers` must be left out where dask is missing (No
+        mrsa_jax.ConfigurationError: `workers` must not be set if dask is missing (No
         module named 'nowhere'): pip install 'distributed>=2025.1'
     """
     try:

@@ -35,7 +35,7 @@ SplitPolicy = Literal["ignore", "abort", "drop_block"]
 class SecAggPlus(SecAggPlusWorkflow):
     """SecAgg+ whose rounds are recorded and whose sums hold whole blocks.
 
-    In place of `flwr.server.workflow.SecAggPlusWorkflow`; clients are as they were, with Flower's
+    Instead of `flwr.server.workflow.SecAggPlusWorkflow`; clients are as they were, with Flower's
     `secaggplus_mod`. The strategy is one that `record` or `select` made.
 
     Args:

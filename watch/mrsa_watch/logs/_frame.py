@@ -183,7 +183,7 @@ def _from_array(array: np.ndarray, options: Layout, path: str) -> ParticipationL
 def read_frame(table: Any, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
     frame = _as_pandas(table)
-    require(options.array is None, "array", "must be left out for a table", options.array)
+    require(options.array is None, "array", "must not be set for a table", options.array)
     flat = _with_index(frame) if options.layout != "matrix" else frame
     header = [str(name) for name in flat.columns]
 
