@@ -185,18 +185,18 @@ def account(
             mean of what `ledger(mechanism=)` proves for each history, rounding included.
         adversary: "server" sees who takes part, besides the sums: no sampling amplifies privacy
             against it. "models" sees the released sums, or their means over a fixed number, and
-            nothing of who is in them, not even how many.
+            nothing of their members, not even how many.
         method: "pattern_averaged": the mean of delta over participation histories, which is exact
             for the server and an upper bound for models. Laws of counts are used where they are
             known, by a formula: coins and uniform choice of available blocks where availability
             is independent, coins with a minimum separation. Others are simulated. "amplified":
             `dp_accounting`'s privacy loss distribution of Poisson sampling, against models, where
-            clients join one by one by coins of their own. "worst_case": the largest mu of any
+            clients join one by one by their own coins. "worst_case": the largest mu of any
             participation that the schedule allows, one Gaussian. "monte_carlo": `privacy_losses`
             of the exact pair, where it can be drawn; against models. "auto": the least of the first
             two that hold. Only the first and the third hold of shared noise and of losses: how
             large a sum's noise is, and that it is missing, tell how many took part.
-        strategy: C, as for `ledger`; None: each sum has noise of its own.
+        strategy: C, as for `ledger`; None: each sum has independent noise.
         clients: Indices of those that are asked about; all if None.
         trials: Histories to simulate, if their law is not known; samples of either side to draw.
         confidence: Chance with which all of the intervals hold, in (0, 1).
@@ -340,7 +340,7 @@ def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
         Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
         for coin in coins.tolist()
     )
-    return _Found(losses, of, 0, ("Void against the server, and where a round's size is told.",))
+    return _Found(losses, of, 0, ("Void against the server, and where a round's size is known.",))
 
 
 def _largest_mu(plan: _Plan) -> float:
@@ -417,7 +417,7 @@ def _why_not_amplified(plan: _Plan) -> str:
     if block_size_of(law.selector) > 1:
         return "blocks give away who takes part: the others of a block may send what tells it"
     if not getattr(law.selector, "joins_alone", False):
-        return "clients do not join by coins of their own: a client's place is otherwise another's"
+        return "clients do not join by their own coins: a client's place is otherwise another's"
     if not isinstance(law.availability, Independent):
         return "who is online is not independent over clients and rounds"
     if law.separation > 1 or law.coins is None:

@@ -42,8 +42,8 @@ class Amplification:
         one_by_one: epsilon against who sees models only, if each client joined alone, by a coin of
             the same chance: amplified by sampling.
         chances: of each client to be in a round.
-        cardinality: Clients in a mean sum, of rounds that are skipped too.
-        hidden_among: As in a sum of how many clients the worst is hidden from the server without
+        cardinality: Mean clients per round, rounds that are skipped included.
+        hidden_among: Among how many clients the worst is hidden from the server without
             any noise, in one history.
         rounds: J.
         noise_multiplier: Standard deviation of each sum's noise, in units of the clip.
@@ -68,7 +68,7 @@ class Amplification:
         """Return what the columns are, and a row for each T."""
         against = (self.server, self.blocks, self.one_by_one, self.cardinality)
         rows = zip(self.privacy_targets, *against, strict=True)
-        names = ("T", "epsilon, server", "models, blocks", "models, one by one", "mean sum")
+        names = ("T", "epsilon, server", "models, blocks", "models, one by one", "mean clients")
         return [names, *(tuple(map(number, row)) for row in rows)]
 
 
@@ -83,7 +83,7 @@ def amplification(
     *,
     dropout_rate: float = 0.0,
 ) -> Amplification:
-    """Return what blocks of T cost in amplification, beside what they buy.
+    """Return what blocks of T cost in amplification, and what they buy.
 
     Batch partitioning that draws uniformly among the available blocks, so that a client's rounds
     are independent and laws are known: nothing but `hidden_among` is simulated. Each sum has all of
@@ -146,7 +146,7 @@ def amplification(
 def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
     """Return a round's privacy losses of a client whose block sends the same, never too large.
 
-    Releases are told apart by cells only, which nobody who sees them whole does worse than.
+    Releases are distinguished by cells only, which nobody who sees them whole does worse than.
 
     Args:
         chance: Of the block to be in the round.

@@ -65,7 +65,7 @@ def _best(values: np.ndarray, separation: int) -> np.ndarray:
 
 Progress = Callable[[int, int], None]
 PARTS = 20
-"""Of a simulation, after each of which progress is told."""
+"""Of a simulation, after each of which progress is reported."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,7 +223,7 @@ def worst_mu(strategy: np.ndarray, separation: int, noise_multiplier: float) -> 
 
 
 def parts(trials: int, step: int) -> list[tuple[int, int]]:
-    """Return the first trial of each part and how many it has, equal but for the last."""
+    """Return the first trial of each part and how many it has, all equal except the last."""
     return [(first, min(step, trials - first)) for first in range(0, trials, step)]
 
 

@@ -25,7 +25,7 @@ class Ledger:
     server above all. No client's rounds are hidden from it, so nothing is amplified by sampling.
 
     Attributes:
-        mu: float64 `[clients]`: with its contributions or without, a client is told apart no
+        mu: float64 `[clients]`: with its contributions or without, a client is distinguished no
             better than N(mu, 1) from N(0, 1). 0 for those in no sum, infinite where noise is
             missing or wholly known, nan for colluding clients.
         planned_mu: The same if every sum had the noise that was planned and nobody colluded.
@@ -50,7 +50,7 @@ class Ledger:
 
     @property
     def planned(self) -> privacy.Distinguishability | Composed:
-        """What was planned: its `epsilon(delta)` and `delta(epsilon)` beside the realised."""
+        """What was planned: its `epsilon(delta)` and `delta(epsilon)` next to the realised."""
         return self._spent(self.planned_mu, 0)
 
     def _spent(self, mu: np.ndarray, place: int) -> privacy.Distinguishability | Composed:
@@ -153,7 +153,7 @@ def ledger(
             sum are those who survived to V3; those lost before add no noise either, those lost
             after it have added theirs.
         noise_multiplier: Standard deviation of a sum's noise, in units of its clip; one for each
-            round if they differ. None: what a log tells of each sum.
+            round if they differ. None: what a log records for each sum.
         clip: Largest length of an update, or one for each round; None: a log's, or 1. Without a
             strategy mu does not depend on it.
         strategy: C `[rounds, rounds]`, lower triangular (`toeplitz`, or one of jax_privacy's): the
@@ -194,15 +194,15 @@ def ledger(
     moves by 1 / variance of each sum, so at most the clip's square by that of the sum with the
     least noise, which is reached (`_composed`).
 
-    Edge cases: fewer survivors than planned are told (`short`, `notes`) and counted as they are;
-    more add more noise. A sum that is only of colluding clients has no noise: with a strategy it
-    may give away older noise, and mu is infinite. Sums of a log with neither noise nor clip give
+    Edge cases: fewer survivors than planned are reported (`short`, `notes`) and counted as they
+    are; more add more noise. A sum that is only of colluding clients has no noise: with a strategy
+    it may give away older noise, and mu is infinite. Sums of a log with neither noise nor clip give
     infinite mu as well. With a strategy that has negative entries `trajectory` takes a product of
     matrices for each round.
 
     Memory: 8 bytes for each of the entries of some clients' columns, 128 MiB in all at most on a
-    CPU, beside some matrices `[rounds, rounds]` with a strategy. Cost: a pass over the matrix; with
-    a strategy one product of its Gram matrix, or band, with it.
+    CPU, in addition to some matrices `[rounds, rounds]` with a strategy. Cost: a pass over the
+    matrix; with a strategy one product of its Gram matrix, or band, with it.
 
     Source: Dong, Roth, Su, "Gaussian differential privacy" (2022), Corollary 2; with a strategy
     Choquette-Choo et al. (2023), see `_spending`.
@@ -221,7 +221,7 @@ def ledger(
     sums = sums.without(members)
     clips, deviations = _noise_of(sums, noise_multiplier, clip)
     shares = None if planned is None else check_integer(planned, "planned", 1)
-    rule = "must not be set if a log tells of the noise that its sums have"
+    rule = "must not be set if a log records the noise of its sums"
     require(shares is None or noise_multiplier is not None, "planned", rule, planned)
     matrix = None if strategy is None else check_strategy(strategy, sums.num_rounds)
 
@@ -285,7 +285,7 @@ def _of(law: Law, sums: Sums, members: np.ndarray) -> np.ndarray:
 
 
 def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return each sum's clip and the deviation of its noise, 0 where a log tells of none."""
+    """Return each sum's clip and the deviation of its noise, 0 where a log records none."""
     log, count = sums.log, len(sums.rows)
     told = [None] * count if log is None or log.clip is None else log.clip
     lengths = np.array([most or 1.0 for most in told])
@@ -295,14 +295,14 @@ def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.nd
     noise = [None] * count if log is None or log.noise is None else log.noise
     pairs = zip(noise, told, strict=True)
     found = np.array([(own or 0.0) if most or clip is not None else 0.0 for own, most in pairs])
-    rule = "must be given: no log tells of noise and a clip"
+    rule = "must be given: no log records noise and a clip"
     require(bool(found.any()), "noise_multiplier", rule)
     return clips, found
 
 
 def _notes_of_log(sums: Sums, deviations: np.ndarray) -> tuple[str, ...]:
     bare = int((deviations == 0).sum())
-    text = f"{bare} of {len(deviations)} sums have no noise, or no clip, that the log tells of."
+    text = f"{bare} of {len(deviations)} sums have no noise, or no clip, that the log records."
     return (text,) if bare else ()
 
 
@@ -320,7 +320,7 @@ def _notes_of_law(law: Law) -> tuple[str, ...]:
 def _notes_of_shares(
     sums: Sums, added: np.ndarray, sizes: np.ndarray
 ) -> tuple[int, tuple[str, ...]]:
-    """Return how many sums have less noise than planned, and what is said of them."""
+    """Return how many sums have less noise than planned, and the words about them."""
     is_learnt = sums.rows.any(axis=1)
     added, sizes, rounds = added[is_learnt], sizes[is_learnt], sums.rounds[is_learnt]
     is_short = added < sizes

@@ -89,8 +89,8 @@ class RingMechanism:
 
         Args:
             orders: alpha > 1, a number or several.
-            survivors: How many clients' noise is in the sum and unknown to whom it is kept from,
-                0 to `num_clients`; several give their axes before the orders'. All if None.
+            survivors: How many clients' noise is in the sum and unknown to those from which it is
+                kept, 0 to `num_clients`; several give their axes before the orders'. All if None.
 
         Returns:
             float64 [*survivors, *orders]; inf without noise.
@@ -163,8 +163,8 @@ def ring_mechanism(
     k (S^2 + n (z C)^2 / n + n g^2 / 4)^(1/2) = g 2^(b - 1): S^2 = (n C)^2 / d with a rotation, all
     updates alike being the worst case. That is how the step is chosen, no promise: what holds is
     `wrap_probability`, a bound. Without a rotation one coordinate may hold n C, for which there is
-    room beside k standard deviations of the noise. The step is not made finer than 2**-22 of C,
-    nor than 2**-16 of a client's noise.
+    room in addition to k standard deviations of the noise. The step is not made finer than 2**-22
+    of C, nor than 2**-16 of a client's noise.
 
     Args:
         kind: "skellam" or "discrete_gaussian".

@@ -1,4 +1,4 @@
-"""delta at epsilon as a mean over histories, its epsilon, and what trials can say of it.
+"""delta at epsilon as a mean over histories, its epsilon, and what trials reveal about it.
 
 Whoever sees who takes part sees, in a history with mu, a shift by mu of a Gaussian; histories have
 the same law with the client's updates and without, so what it tells apart is the mean of
@@ -95,7 +95,7 @@ class Sampled:
     def of_counts(mu: np.ndarray, counts: np.ndarray, budget: float) -> Sampled:
         """Return the sample of clients who are in `counts` rounds; the last of mu is the largest.
 
-        Of a single client it is a row for each count that there is.
+        Of a single client it is a row for each count that occurs.
         """
         most, least = float(mu[-1]), counts.min()
         if counts.shape[1] > 1:

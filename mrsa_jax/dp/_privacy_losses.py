@@ -53,7 +53,7 @@ from mrsa_watch._base.errors import check_integer, check_known, check_size, requ
 # Source: `_privacy_losses`.
 
 SAMPLES = 2048
-"""Of a chunk, which draws by a key of its own, whatever the device."""
+"""Of a chunk, which draws by its own key, whatever the device."""
 _PART = 8  # chunks that a thread takes at once
 _NEVER = -1e30  # logarithm of 0, in sums that stay finite
 _FARTHEST = 6.7  # normal numbers: sqrt(2 log(2^32)) at most
@@ -242,9 +242,9 @@ def privacy_losses(
     strategy: Any = None,
     seed: int | Key[Array, ""] = 0,
 ) -> Float32[np.ndarray, " samples"]:
-    """Draw privacy losses of a client against who sees the released sums, not who is in them.
+    """Draw privacy losses of a client against an observer of the sums, not of their members.
 
-    For coins of their own, perhaps with rests in between (`selection.minimum_separation` of
+    For their own coins, perhaps with rests in between (`selection.minimum_separation` of
     `selection.bernoulli` or `selection.poisson`), and for `selection.balls_in_bins`.
 
     Args:
@@ -265,7 +265,7 @@ def privacy_losses(
         side. In float32: losses are good to about 1e-6 of their size and J * 3e-8, with coins.
 
     Raises:
-        ConfigurationError: For schemes whose clients do not join by coins or bins of their own,
+        ConfigurationError: For schemes whose clients do not join by their own coins or bins,
             a strategy that is too wide or has negative entries, or as `account`.
 
     Examples:
@@ -297,7 +297,7 @@ def why_not_drawn(law: Histories, strategy: np.ndarray | None) -> str:
     """Return why a client's pair cannot be drawn; nothing where it can."""
     bins = getattr(law.selector, "num_bins", None)
     if bins is None and (law.coins is None or not getattr(law.selector, "joins_alone", False)):
-        return "clients must join by coins of their own, or bins, and be online independently"
+        return "clients must join by their own coins, or bins, and be online independently"
     if bins is not None:
         rates = getattr(law.availability, "dropout_rates", np.ones(1))
         if np.any(np.asarray(rates) > 0):

@@ -1,6 +1,6 @@
 """mu of clients from their weights in the sums, and from the noise of each sum.
 
-A law takes columns of weights, one a client. Where noise is independent mu^2 is the sum over the
+A law takes columns of weights, one per client. Where noise is independent mu^2 is the sum over the
 client's sums of (weight x clip)^2 / variance: Gaussian mechanisms compose by adding squares (Dong,
 Roth, Su, "Gaussian differential privacy", 2022, Corollary 2).
 """
@@ -227,7 +227,7 @@ class Law(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Independent:
-    """Noise of its own in each sum.
+    """Independent noise in each sum.
 
     Attributes:
         ratios: float64 `[sums]`, clip over the noise's deviation; infinite without noise.

@@ -300,7 +300,7 @@ def _survival(steps: Any) -> tuple[float, float] | None:
 
 
 def _answered(sizes: np.ndarray, answers: float) -> np.ndarray:
-    """Return the chances that enough of so many clients answer."""
+    """Return the chances that enough of this many clients answer."""
     from scipy import stats
 
     # without a step nobody is lost, and one alone counts as `rollout` counts it

@@ -24,7 +24,7 @@ class Sums(NamedTuple):
         divisors: float64 `[sums]`: what was learnt is the row divided by it.
         segments: The history that it was of sums of segments, or None: a row is then of a round's
             clients the fewest of whose blocks' sums is one of as many.
-        sizes: int `[sums]`, that many as laid out; None but for segments.
+        sizes: int `[sums]`, that many as laid out; None without segments.
         left: int `[sums]`, that many of those who are left and do not collude; None alike.
     """
 

@@ -31,8 +31,8 @@ An aggregator sums the updates of the four clients in a ring, with pads, and dec
 >>> bool(result.accuracy[-1] > 0.8)
 True
 
-A round that fails or is skipped leaves the model as it was; its status says so. The server saw
-only the sums, of which this privacy remains:
+A round that fails or is skipped leaves the model as it was, with a status that names the reason.
+The server saw only the sums, of which this privacy remains:
 
 >>> [mj.Status(code).name for code in result.status[:2]]
 ['OK', 'OK']

@@ -1,7 +1,7 @@
 """Checkpoints of a training: a folder a step, written whole or not at all, each with a digest.
 
 A step is written to a temporary folder and renamed. What a killed process left behind is removed
-when the next one opens the folder, which then goes on from the newest intact step; those that are
+when the next one opens the folder, which then continues from the newest intact step; those that are
 damaged are named and removed.
 """
 
@@ -57,7 +57,7 @@ def checkpoints(
     identity: str = "",
     on_damage: Callable[[str], None] | None = None,
 ) -> Checkpoints:
-    """Return where `train` saves its state, and from where it goes on by itself.
+    """Return where `train` saves its state, and from where it continues by itself.
 
     A training that is given one starts from the newest intact step in the folder; without one,
     at the beginning. A killed training so ends as an uninterrupted one: bit-equal in statuses and
@@ -208,7 +208,7 @@ def fingerprint(*values: Any) -> str:
 
 
 def _printed(value: Any) -> str:
-    """Return what prints, without the addresses of what has no value of its own."""
+    """Return what prints, without the addresses of what has no separate value."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 

@@ -108,10 +108,10 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
     as relu would otherwise halve the signal's power in each of the eight layers.
 
     With `norm="group"` each convolution is group-normalised before its relu (5,504 parameters
-    more; 32 groups), which is meant for learning rates that the plain network does not bear.
+    more; 32 groups), which is meant for learning rates that the plain network does not tolerate.
     Batch normalisation is not offered: its statistics mix the samples of a minibatch, so that a
-    padded sample would touch the others' gradients, and its running means are state beside the
-    parameters, which averaging over clients of different classes mixes and the sum of updates
+    padded sample would touch the others' gradients, and its running means are state in addition to
+    the parameters, which averaging over clients of different classes mixes and the sum of updates
     would have to carry.
 
     Args:

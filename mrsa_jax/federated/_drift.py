@@ -108,7 +108,7 @@ def measure_drift(
 ) -> Drift:
     """Estimate spread and memory of clients' updates, for `privacy.information`.
 
-    Use it on updates of your own; `train(..., measure_drift=True)` has it for its own.
+    Use it on your own updates; `train(..., measure_drift=True)` does it itself.
 
     With e_ir = x_ir - (mean over the round's K_r clients), E |e_ir|^2 = s_r^2 (1 - 1/K_r), and
     for two rounds of one client, whose cohorts share O clients,
@@ -190,11 +190,11 @@ class Sketch:
 
     Attributes:
         coordinates: int32 [S], ascending.
-        values: f32 [rounds, slots, S]; at most 16 MiB, but for one coordinate of each layer.
+        values: f32 [rounds, slots, S]; at most 16 MiB, apart from one coordinate of each layer.
     """
 
     def __init__(self, key: Any, layers: Mapping[str, range], shape: tuple[int, int]) -> None:
-        """Draw the coordinates: of each layer as many as there are, as fit, or 64."""
+        """Draw the coordinates: of each layer all, as many as fit, or 64."""
         most = _MOST_BYTES // max(1, 4 * shape[0] * shape[1] * len(layers))
         most = max(1, min(_MOST_COORDINATES, most))
         generator = host_generator(key, Stream.DRIFT)
@@ -222,7 +222,7 @@ def estimated(
     sizes: Mapping[str, int],
     blocks: np.ndarray | None = None,
 ) -> Drift:
-    """Return the drift of layers of so many coordinates, `counts` of which are known.
+    """Return the drift of layers of this many coordinates, `counts` of which are known.
 
     Args:
         values: `[rounds, slots, S]`.

@@ -56,8 +56,9 @@ def train_many(
 
     For the papers' tables: seeds, learning rates and selection schemes in one go. The cohorts of
     as many runs as fill the device train in one executable, compiled once; runs need not skip the
-    same rounds. A run that diverges stops, the others go on. Statuses and participation are equal
-    to those of `train` bit for bit, floats to rounding, and bit for bit where runs take turns.
+    same rounds. A run that diverges stops, the others continue. Statuses and participation are
+    equal to those of `train` bit for bit, floats to rounding, and bit for bit where runs take
+    turns.
 
     Args:
         seeds: B integers or keys, or one for all.

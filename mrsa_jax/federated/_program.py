@@ -348,7 +348,7 @@ class Programs:
 
         side_by_side = self.width or measured_width(runs[0].parameters.shape[0])
         slots = num_runs * runs[0].width
-        what = f"training {slots} clients a round"
+        what = f"training {slots} clients per round"
         after, reports = within_memory(at_width, min(side_by_side, slots), "memory_bytes", what)
         if self.first_rows is None:
             after, reports = (after,), jax.tree.map(lambda leaf: leaf[:, None], reports)

@@ -64,13 +64,13 @@ class TrainingResult:
         participation: bool [J, N], who is in the sum that the server learnt of each round; a row
             of zeros where it learnt none.
         components: int32 [J, N], for each client the number of the learnt sum that it is in, -1
-            for none: sums over parts of a round where its graph fell apart, in failed rounds too
-            (`selection.learnt_rows` lists them all).
+            for none: sums over parts of a round where its graph became disconnected, in failed
+            rounds too (`selection.learnt_rows` lists them all).
         drift: Spread and memory of the clients' updates, of the rounds before any that diverged;
             None unless asked for.
         client_accuracy: f32 [E, N], on each client's `client_test`; None without one.
         client_loss: f32 [E, N], likewise.
-        shared: f32 [h], what the server keeps beside the model, of a trainer with state.
+        shared: f32 [h], what the server keeps in addition to the model, of a trainer with state.
         client_states: f32 [N, s], what each client keeps, likewise.
     """
 
@@ -347,7 +347,7 @@ class Run:
             self.by_client[:, start:stop] = np.stack(found)[:, None]
 
     def tell(self) -> None:
-        """Tell the callback of the rounds that are over since it was last told of any."""
+        """Tell the callback of the rounds that are over since it last received any."""
         first, self.told = self.told, self._over
         if self.callback is not None:
             for index in range(first, self.told):
@@ -393,7 +393,7 @@ class Run:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.parameters = on_device(state["parameters"])
         self.server_state, self.aggregator_state = state["server"], state["aggregator"]
         self.log = Log(**{name: np.array(column) for name, column in state["log"].items()})

@@ -1,7 +1,7 @@
 """What watches a training round by round: JSON Lines, TensorBoard, Weights & Biases.
 
 A callback is any function of one dictionary. It is called on the host, between rounds, with what
-the host is told anyway: the programs of a training are the same with and without. Nothing here
+the host receives anyway: the programs of a training are the same with and without. Nothing here
 imports JAX, and each library is imported by the factory that needs it.
 """
 
@@ -161,12 +161,12 @@ class Wandb:
 
 
 def json_lines(path: str | os.PathLike[str]) -> JsonLines:
-    """Write what is told of a training to a file, a JSON object in each line.
+    """Write the reports of a training to a file, one JSON object per line.
 
     What pandas (`read_json(path, lines=True)`), jq and every other program read. Each record is in
     the file before the next round begins: a kill loses nothing of the rounds that are done.
 
-    A file that is there must be of such records. A training that goes on from a checkpoint, or
+    A file that is there must be of such records. A training that continues from a checkpoint, or
     starts again, takes back what was written of the rounds that it repeats, of the same `scheme`,
     `seed` and `run`.
 
@@ -197,10 +197,10 @@ def json_lines(path: str | os.PathLike[str]) -> JsonLines:
 
 
 def tensorboard(folder: str | os.PathLike[str]) -> TensorBoard:
-    """Write what is told of a training for TensorBoard, which reads it while it runs.
+    """Write the reports of a training for TensorBoard, which reads it while it runs.
 
     For `tensorboard --logdir FOLDER`; needs `tensorboardX` (extra `tensorboard`), and neither
-    TensorFlow nor TensorBoard. Trainings that are told apart by `scheme`, `seed` or `run` have a
+    TensorFlow nor TensorBoard. Trainings that are distinguished by `scheme`, `seed` or `run` have a
     folder below `folder` each, whose name tells these. Each record is in its file before the next
     round begins; rounds that are repeated replace what was there, as for `json_lines`.
 
@@ -219,12 +219,12 @@ def tensorboard(folder: str | os.PathLike[str]) -> TensorBoard:
 
 
 def wandb(folder: str | os.PathLike[str], *, mode: str | None = None, **settings: Any) -> Wandb:
-    """Log what is told of a training to Weights & Biases: offline, unless another mode is asked.
+    """Log the reports of a training to Weights & Biases: offline, unless another mode is asked.
 
     Needs `wandb` (extra `wandb`). Offline nothing leaves this machine: `wandb sync` with a folder
     `FOLDER/wandb/offline-run-...` sends one later. Each training, told apart by `scheme`, `seed`
-    and `run`, is a run of its own with these in its config; a training that is resumed is another
-    run of the same name. A process of W&B's own writes: a kill may lose what it was told last
+    and `run`, is a separate run with these in its config; a training that is resumed is another
+    run of the same name. A process of W&B's own writes: a kill may lose what it received last
     (about the last tenth of a second).
 
     Args:

@@ -61,7 +61,7 @@ def train(
             are on all of them, and `memory_bytes` is then each device's. On a CPU a device a
             core (`jax.config.update("jax_num_cpu_devices", 2)` before JAX starts) can be
             faster than one device with as many threads (benchmarks/README.md).
-        checkpoints: Where to save the state and to go on from (`federated.checkpoints`).
+        checkpoints: Where to save the state and to continue from (`federated.checkpoints`).
         progress: Called after each trained round with (rounds done, rounds to train); where
             rounds run as one program (accelerators), for all of them once it is back, which
             takes a few seconds at most unless one round does.
@@ -71,7 +71,7 @@ def train(
             `accuracy` and `loss` where the model was tested; `diverged` where that happened. The
             compiled programs are the same with and without. `json_lines`, `tensorboard` and
             `wandb` make such functions. Rounds after the newest checkpoint come again in a
-            training that goes on from it.
+            training that continues from it.
 
     Returns:
         The result; a round that failed says why in `status`, a diverged training is reported in
@@ -119,10 +119,10 @@ def drive(
     Args:
         runs: The trainings.
         advance: Trains and logs the next rounds of some runs: one each, or several, but no more
-            than it is told, and of a run none beyond its next evaluation.
+            than the limit, and of a run none beyond its next evaluation.
         checkpoints: Where the state is saved, or None.
         progress: Called after each step with (rounds trained, rounds to train) of all runs: after
-            step k when every run has trained k rounds, or all of its own.
+            step k when every run has trained k rounds, or all of its rounds.
     """
     check_function(progress, "progress")
     total = sum(len(run.to_train) for run in runs)

@@ -1,4 +1,4 @@
-"""What attacks on sums recover: errors of single clients by scheme, and what is told apart."""
+"""What attacks on sums recover: errors of single clients by scheme, and what is distinguished."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def members_chart(summary: Rows) -> Chart:
         "Area under the curve of true against false positives: 1 tells every member of a client's "
         "training data from every other sample, 0.5 is a guess."
     )
-    return Chart("How well members are told from others", caption, lines, "what the server sees",
+    return Chart("How well members are distinguished", caption, lines, "what the server sees",
                  "AUC", y_range=(0.4, 1.0), whole="", rules=((0.5, "0.5: a guess"),),
                  ticks=[(float(k), name) for k, name in enumerate(seen)],
                  are_schemes=False)  # fmt: skip
 
 
 def rates_chart(scores: Rows, others: str = "") -> Chart:
-    """Return measured rates with their intervals beside the formula's, two lines for a client.
+    """Return measured rates with their intervals next to the formula's, two lines for a client.
 
     Args:
         scores: Rows of an attack that tells apart, of any schemes.
-        others: What is said of the other clients' updates.
+        others: The words about the other clients' updates.
     """
     lines = []
     least = min(float(row["fpr"]) for row in scores)
@@ -240,7 +240,7 @@ def plot_image_grid(
 
 
 def _side(columns: int, beside: float, texts: list[list[str] | None]) -> float:
-    """Return the inches of an image that fits the column, but for its score's width."""
+    """Return the inches of an image that fits the column, apart from its score's width."""
     import matplotlib as mpl
 
     width = float(mpl.rcParams["figure.figsize"][0])

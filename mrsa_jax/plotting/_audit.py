@@ -38,7 +38,7 @@ def amplification_chart(costs: Amplification) -> Chart:
         "What T costs in amplification", caption,
         [Line("against the server (exact)", at, costs.server), blocks,
          Line("one by one against models (Poisson)", at, costs.one_by_one)],
-        "block size T (hidden among, mean sum)", f"ε at δ = {costs.delta:g}",
+        "block size T (hidden among, mean clients)", f"ε at δ = {costs.delta:g}",
         ticks=[(float(k), f"{t} ({hidden:.3g}, {mean:.3g})")
                for k, (t, hidden, mean) in enumerate(bought)],
         are_schemes=False, marks_points=True,
@@ -48,9 +48,9 @@ def amplification_chart(costs: Amplification) -> Chart:
 def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
     """Plot epsilon over T: against the server, against models in blocks, and one by one.
 
-    The band is where the epsilon of blocks against models lies. Beside each T stands what it buys:
-    as in a sum of how many clients the worst is hidden from the server without any noise, and the
-    clients in a mean sum.
+    The band is where the epsilon of blocks against models lies. Next to each T stands what
+    it buys: among how many clients the worst is hidden from the server without any noise, and the
+    mean clients per round.
 
     Args:
         costs: What `dp.amplification` returns.
@@ -76,9 +76,9 @@ WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
 UPDATES = "Worst update hidden among"
 _PRIVACY_WORDS = (
     "Weak T after each round: the fewest clients in any combination of the sums so far, between "
-    "its bounds (before the last round with error chance below 2^-30); 1 means that somebody is "
-    "exposed. Strong T: the fewest clients whom no combination tells apart. Hidden among: as in a "
-    "sum of how many clients the worst hidden client is, if updates never changed."
+    "its bounds (before the last round with error chance below 2^-30); 1 means that a client is "
+    "exposed. Strong T: the smallest set of clients that no combination separates. Hidden among: "
+    "size of a single sum that would hide the worst client equally well, if updates never changed."
 )
 _UPDATES_WORDS = " Worst update: the same of the update of any one round so far, if updates drift."
 _EXPOSED_WORDS = (
@@ -128,7 +128,7 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
 def plot_audit_exposure(
     data: pd.DataFrame, *, num_clients: int | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Plot how many clients' own updates could be solved for after each round of a log.
+    """Plot how many clients' updates could be solved for after each round of a log.
 
     Args:
         data: Columns round and exposed_clients. Rounds without numbers are counted from 1.

@@ -28,11 +28,11 @@ def designs_chart(judgements: Mapping[str, Any]) -> Chart:
         Line("weak T", at, weak, kind="marks"),
         Line("hidden among (worst client)", at, hidden, "", hidden, weak, "marks"),
         Line("strong T", at, strong, kind="marks"),
-        Line("clients in a mean sum", at, mean, "", low, high, "marks"),
+        Line("mean clients per round", at, mean, "", low, high, "marks"),
     ]
     caption = (
-        "What families of sums promise for ever. The line from hidden among to weak T is what T "
-        "overstates; that of a simulated mean sum is its interval."
+        "What families of sums keep for any number of rounds. The line from hidden among to weak T "
+        "is what T overstates; the line of a simulated mean is its interval."
     )
     return Chart("What families promise", caption, lines, "", "clients", whole="y",
                  ticks=[(float(k), name) for k, (name, _) in enumerate(order)],
@@ -40,7 +40,7 @@ def designs_chart(judgements: Mapping[str, Any]) -> Chart:
 
 
 def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
-    """Plot what families of lines promise for ever against the mean size of their sums.
+    """Plot what families of lines keep for any number of rounds, and their mean clients.
 
     Families stand side by side, the fullest sums first: how many clients weak T counts, among how
     many the worst client is hidden (a line leads up to what T overstates), how many always move

@@ -51,7 +51,7 @@ def _abbreviated(name: str) -> str:
 
 
 def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
-    """Write each labelled curve's name at its right end, or put a legend beside the axes.
+    """Write each labelled curve's name at its right end, or put a legend next to the axes.
 
     At their ends names are moved apart, with a piece of their line that leads to them. A legend is
     drawn where a curve ends earlier, something other than a curve is named, or there is no room.
@@ -82,7 +82,7 @@ def name_curves(ax: Axes, *, gap: float = 2.0) -> None:
 
 
 def legend(ax: Axes, *, above: bool = False) -> None:
-    """Put the legend beside the axes, in a column above them, where no curve can run behind it."""
+    """Put the legend next to the axes, in a column above them, where no curve can run behind it."""
     handles = ax.get_legend_handles_labels()[0]
     figure = ax.get_figure(root=True)
     assert figure is not None

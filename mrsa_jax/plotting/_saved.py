@@ -1,4 +1,4 @@
-"""The figures of a study as files, the data of each beside it."""
+"""The figures of a study as files, the data of each next to it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def save_figure(
             of `style`.
         path: Where to write, without the formats' endings, in an existing folder.
         formats: Of `"png"`, `"svg"` and `"pdf"`.
-        apart: Whether SVG and PDF go into a folder `figures` beside the PNG.
+        apart: Whether SVG and PDF go into a folder `figures` next to the PNG.
 
     Returns:
         The files, in the order of `formats`.
@@ -134,7 +134,7 @@ def _rasterize(figure: Figure) -> None:
                 artist.set_rasterized(True)
 
 
-# ---- The figures of a study as files, the data of each beside it.
+# ---- The figures of a study as files, the data of each next to it.
 
 
 class Ahead:
@@ -155,7 +155,7 @@ class Ahead:
             self.draw(results)
 
     def draw(self, results: xr.Dataset) -> None:
-        """Draw what there is to draw of results, but for what is drawn."""
+        """Draw the figures of results that are not yet drawn."""
         self._pool = self._pool or ThreadPoolExecutor(1)
         for chart in study_charts(results).values():
             name = pickle.dumps(chart)
@@ -195,7 +195,7 @@ def save_study_figures(
     formats: Sequence[str] = FORMATS,
     ahead: Ahead | None = None,
 ) -> dict[str, pathlib.Path]:
-    """Write each figure that the results have data for as PNG, its data as CSV beside it.
+    """Write each figure that the results have data for as PNG, its data as CSV next to it.
 
     For print it is also in the folder's `figures/`, as SVG and PDF; `with style("single"):` around
     the call gives the width of one column.
@@ -204,7 +204,7 @@ def save_study_figures(
         results: Data set of a study.
         directory: Existing folder.
         formats: As of `save_figure`, PNG first.
-        ahead: What draws them beside, where `formats` are PNG alone.
+        ahead: What draws them meanwhile, where `formats` are PNG alone.
 
     Returns:
         Name of each figure -> path of its PNG, in reading order.

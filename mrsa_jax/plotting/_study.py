@@ -113,10 +113,10 @@ def _overstatement(results: xr.Dataset) -> Chart:
         lines.append(Line(label, rounds, hidden, "worst hidden among", kind="step",
                           weight="thick solid"))  # fmt: skip
     caption = (
-        "Weak T (dashed; a band where it is known between bounds) against what the worst client is "
-        "hidden among (thick). Under random selection a combination of the sums still holds many "
-        "clients while the worst of them is hidden hardly better than alone; blocks that only take "
-        "part whole keep both for ever."
+        "Weak T (dashed; a band where only bounds are known) and how many clients the worst client "
+        "is hidden among (thick). Under random selection a combination of the sums still holds "
+        "many clients while the worst of them is hidden hardly better than alone. Blocks that take "
+        "part only as a whole keep both for any number of rounds."
     )
     title = "Weak T, and among how many the worst client is hidden"
     return Chart(title, caption, lines, y_label="clients (log axis)", is_log_y=True,
@@ -140,8 +140,8 @@ def _hidden(results: xr.Dataset) -> Chart:
         lines += [line._replace(name="median", low=None, high=None, weight="thin")
                   for line in _over(results, "hidden_among_median")]  # fmt: skip
     caption = (
-        "Hidden among: as in a sum of how many clients the worst hidden client is (thin lines: the "
-        "median client), of those who took part; 1 means exposed."
+        "Size of a single sum that would hide the worst client equally well (thin: median client), "
+        "over the clients that took part. 1 means exposed."
     )
     return Chart("Hidden among", caption, lines, y_label="hidden among (clients)", rules=_ONE)
 
@@ -204,11 +204,11 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
 def _bits(results: xr.Dataset) -> Chart:
     lines = _two(results, "rounds_done", ("bits_median", "median"), ("bits_worst", "worst"))
     caption = (
-        "Bits a coordinate that the sums tell of a client's updates, which drift as measured: from "
-        "the median client (thick) to the worst (thin). T caps what they tell of each update, not "
-        "these totals."
+        "Bits per coordinate that the sums reveal of a client's updates, which drift as measured: "
+        "from the median client (thick) to the worst (thin). T caps what they reveal of each "
+        "update, not these totals."
     )
-    return Chart("Bits about a client's updates", caption, lines, y_label="bits a coordinate")
+    return Chart("Bits about a client's updates", caption, lines, y_label="bits per coordinate")
 
 
 def _drift(results: xr.Dataset) -> Chart:

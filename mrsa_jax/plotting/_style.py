@@ -91,7 +91,7 @@ def style(column: Column | None = None) -> Iterator[None]:
 
 @functools.cache
 def _settings() -> Any:
-    """Return what the style sheet beside this module says."""
+    """Return what the style sheet next to this module sets."""
     import matplotlib as mpl
 
     path = pathlib.Path(__file__).with_name("mrsa_jax.mplstyle")
@@ -100,7 +100,7 @@ def _settings() -> Any:
 
 @contextlib.contextmanager
 def drawing(ax: Axes | None) -> Iterator[Axes]:
-    """Draw in the package's look: on these axes, or on those of a figure of its own."""
+    """Draw in the package's look: on these axes, or on those of a new figure."""
     with style():
         if ax is None:
             import matplotlib.pyplot as plt

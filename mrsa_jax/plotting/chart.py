@@ -42,13 +42,13 @@ class Line(NamedTuple):
         series: Whose it is: its colour, and what switches it.
         x: Where, float[n].
         y: How much, float[n]; nan where there is nothing.
-        name: What of the series it is, beside its values; "" for the only one.
+        name: What of the series it is, in addition to its values; "" for the only one.
         low: Lower edge of a band around it, or None.
         high: Upper edge.
         kind: "line", "step" (a value holds until the next) or "marks" (no line).
         weight: "main", "thin", "thick" or "broad" (and pale, for what lies below others), and maybe
             "solid" or "dashed" whatever the series is.
-        words: What is said of each mark, instead of its values.
+        words: Words about each mark, instead of its values.
         rows: The row of a table that each mark stands for; none when empty.
         shade: Accuracy of each mark's model in percent, which fills it in a picture, or None.
     """
@@ -248,7 +248,7 @@ _MOST_TICKS = 6  # places of marks that have a tick each
 
 
 def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
-    """Draw a chart on axes, or on those of a figure of its own."""
+    """Draw a chart on axes, or on those of a new figure."""
     with drawing(ax) as ax:
         if chart.cells is not None:
             return _draw_cells(ax, chart, chart.cells)
@@ -327,7 +327,7 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
 
 
 def _shades(ax: Axes, chart: Chart, drawn: list[Line2D]) -> None:
-    """Fill marks by how well the models behind them have learnt, with a scale beside the axes."""
+    """Fill marks by how well the models behind them have learnt, with a scale next to the axes."""
     pairs = [pair for pair in zip(chart.lines, drawn, strict=True) if pair[0].shade is not None]
     known = [value for line, _ in pairs for value in line.shade if np.isfinite(value)]
     for line, own in pairs if known else ():

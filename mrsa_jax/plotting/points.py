@@ -44,7 +44,7 @@ QUANTITIES = {
         (pathlib.Path(__file__).parent / "quantities.toml").read_text(encoding="utf-8")
     ).items()
 }
-"""What is known by a name of its own, in the order of a table's columns."""
+"""Values with a separate name, in the order of a table's columns."""
 
 _SYMBOLS = {"privacy_target": "T", "strong_privacy": "T", "noise_multiplier": "z",
             "num_clients": "N", "cohort_size": "K"}  # fmt: skip
@@ -116,7 +116,7 @@ def points_chart(
 
 
 def _words(label: str, places: list[str], mean: Any, edges: dict[str, Any]) -> list[str]:
-    """Return what is said of marks that stand over names."""
+    """Return the words about marks that stand over names."""
     spans = zip(edges.get("low", mean), edges.get("high", mean), strict=True)
     return [
         f"{label}, {place}: {number(middle)}"
@@ -253,7 +253,7 @@ def plot_accuracy_epsilon(
 def pair_chart(
     table: pd.DataFrame, x: str, y: str, hue: str | None, words: Sequence[str] = ()
 ) -> Chart:
-    """Return one quantity against another, a mark a point; `words` are said of each."""
+    """Return one quantity against another, one mark per point; `words` are shown with each."""
     known = np.isfinite(table[[x, y]].to_numpy(np.float64)).all(axis=1)
     own = table.assign(_row=np.arange(len(table)))[known]
     lines = []
@@ -273,7 +273,7 @@ def pair_chart(
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot strong T against C, a mark a point; where models were trained its shade is the accuracy.
+    """Plot C against strong T, one mark per point, shaded by accuracy where models were trained.
 
     Args:
         table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy if any;
@@ -310,14 +310,15 @@ def tradeoff_chart(data: pd.DataFrame) -> Chart:
         kept, mean, low, high = rows[["T", "C", "C_low", "C_high"]].to_numpy(float).T
         lines.append(Line(str(label), kept, mean, "", low, high, "marks"))
     return Chart(
-        "Privacy against cardinality", "Strong T kept for ever against the clients in a mean sum.",
+        "Privacy against cardinality",
+        "Strong T that is kept for any number of rounds, and mean clients per round.",
         lines,
-        "strong T kept for ever (clients)", "average cardinality C (clients)", x_from=0.0,
+        "lasting strong T (clients)", "average cardinality C (clients)", x_from=0.0,
     )  # fmt: skip
 
 
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot the C of schemes against the strong T that they keep, with intervals of your own.
+    """Plot the C of schemes against the strong T that they keep, with your own intervals.
 
     Args:
         data: Columns scheme, T, C, C_low and C_high.

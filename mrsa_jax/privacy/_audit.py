@@ -56,15 +56,15 @@ def audit(
         coalition: Names of clients who tell the server their updates: the audit is of the others.
         progress: Called with the name of a stage, the parts of it that are done, and their number.
         noise_multiplier: Z, where noise of standard deviation Z times the clip was added to each
-            learnt sum: then mu and epsilon of the worst clients are told, of one who takes part
-            against one who sends nothing. None: what the log says of each sum, if it does.
+            learnt sum: then mu and epsilon of the worst clients are reported, for one who takes
+            part against one who sends nothing. None: what the log records for each sum, if it does.
         clip: C, the largest norm of a client's update; with `noise_multiplier`, and never without.
-        delta: At which epsilon is told.
+        delta: Delta at which epsilon is reported.
         spread: Standard deviation of the others' updates in a direction: mu and epsilon are then
             told for Gaussian others too, which is no guarantee.
         memory: rho, if clients' updates drift: among how many the worst update of each client is
-            hidden is then told beside what holds if updates never changed (`hidden_among`). Rows
-            count as rounds that follow each other, which is never too kind.
+            hidden is then reported next to what holds if updates never changed (`hidden_among`).
+            Rows count as rounds that follow each other, which is never too kind.
         share: Of an update's variance that has this memory; the rest is fresh in each round.
 
     Returns:
@@ -115,8 +115,8 @@ def audit_steps(
     """Yield what `audit` has found, each time it has found more, in order of what it costs.
 
     Choose it over `audit` to show findings as they come, or to keep what is known when the rest
-    is given up. The first one has the exposed clients, strong T and the lightest sum; each is sound
-    as it stands (`Audit.pending` names what it lacks), and the last is what `audit` returns.
+    is given up. The first one has the exposed clients, strong T and the lightest sum; each is valid
+    as it is (`Audit.pending` names what it lacks), and the last is what `audit` returns.
 
     Args:
         log_or_P: As for `audit`.

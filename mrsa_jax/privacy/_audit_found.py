@@ -101,10 +101,10 @@ class Audit:
         empty_rounds: Rows in which nobody took part.
         is_weighted: Whether entries other than 0 and 1 occur.
         exposed: (client, first round after which its update can be solved for), by round.
-        hidden: As in one sum of how many clients each is hidden, and the worst of them; None where
-            nobody took part, or the history is too large.
-        updates: The same of the worst update of each client, where it was told how updates drift.
-        noisy: How well clients are told apart beneath the noise that was told of, if it was.
+        hidden: Size of a single sum that would hide each client equally well, and the worst of
+            them; None where nobody took part, or the history is too large.
+        updates: The same of the worst update of each client, where the drift of updates was given.
+        noisy: How well clients are distinguished beneath the noise that was given, if any.
         weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
         group: The smallest group whose plain sum follows; None where it was not searched for.
         group_clients: Names of its clients.
@@ -114,9 +114,9 @@ class Audit:
         coalition: Names of those who have joined it, of whom all else says nothing.
         columns_used: The columns of the log that were read; empty where they had no names.
         columns_ignored: Its other columns.
-        aggregation: How the sums were made, where the log says so.
-        notes: What else its reader tells of it.
-        pending: What was not finished (`audit_steps`); what is there is sound all the same.
+        aggregation: How the sums were made, where the log records it.
+        notes: What else its reader reports.
+        pending: What was not finished (`audit_steps`); what is there is valid all the same.
         parts: The name and the audit of each part of the vector, of a log with sums of parts:
             all else is then the worst of them, for each figure and for each client.
     """
@@ -202,7 +202,7 @@ class Audit:
             definition: `"weak"` counts the clients in any combination of sums, `"strong"` those
                 who only ever move together; `"hidden"` asks among how many the worst hidden
                 client is (`hidden_among`, noise not counted), to nine digits: if updates never
-                changed, or to six digits under the drift that the audit was told of.
+                changed, or to six digits under the drift that the audit was given.
 
         Raises:
             ConfigurationError: If `target` is no such number or the definition unknown.
@@ -336,7 +336,7 @@ class Audit:
             ]
             more = f" and {len(shown) - 8} others" if len(shown) > 8 else ""
             exposed = (f"{len(shown)} of {self.num_clients} clients are exposed, the server can "
-                       f"solve for their own updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
+                       f"solve for their updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
         else:
             exposed = "No client is exposed: nobody's own update follows from the sums."
         if self.weak.error_bits is not None:
@@ -399,7 +399,7 @@ class Audit:
 
 
 def _part(name: str, own: Audit) -> dict[str, Any]:
-    """Return what is told of one part of the vector as plain values."""
+    """Return the report on one part of the vector as plain values."""
     hidden = own.hidden
     return {
         "part": name,
@@ -417,7 +417,7 @@ def _interval(lower: int, upper: int) -> str:
 
 def _strong_meaning(strong: int) -> str:
     if strong == 1:
-        return "some combination gives a client a coefficient of its own"
+        return "some combination gives a client a coefficient that no other has"
     return f"in any combination a client shares its coefficient with at least {strong - 1} more"
 
 

@@ -1,4 +1,4 @@
-"""What an audit says of how well each client is hidden, and of how noise in the sums hides it."""
+"""What an audit reports about how well the sums, and noise in them, hide each client."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Drifting:
         return f"if updates drift with memory {self.memory:.6g}{share}"
 
     def settings(self, log: ParticipationLog) -> dict[str, Any]:
-        """Return how `hidden_among` is told of it.
+        """Return how `hidden_among` is reported for it.
 
         The rows of a log count as rounds that follow each other, which is never too kind: more time
         between them would hide more. Sums of one round, named `round/sum`, are of one update, and
@@ -91,7 +91,7 @@ def is_feasible(P: np.ndarray, drifting: Drifting | None = None, *, at_once: boo
 
 
 def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
-    """Return as in one sum of how many each client is hidden, 1 for those proven exposed alone."""
+    """Return the size of a single sum that hides each client equally well; 1 if proven exposed."""
     nobody = np.full(P.shape[1], -1, np.int32)  # those who are exposed are known already
     found = np.maximum(np.asarray(among(as_history(P), None, first=nobody), np.float64), _ABOVE)
     found[list(exposed)] = 1.0
@@ -105,8 +105,8 @@ class Hidden:
     Attributes:
         values: float64 `[clients]`; 1 for the exposed, inf for those in no sum, nan where it is not
             known to nine digits (six if updates drift: then it is of a client's worst update).
-        worst: The worst hidden clients and as in a sum of how many, the exposed left out; nobody
-            where not all are known.
+        worst: The worst hidden clients and among how many each is hidden, the exposed left out;
+            nobody where not all are known.
         least: The smallest of all who took part, 1 where somebody is exposed; None where it is not
             known.
         least_client: Whose it is.
@@ -125,7 +125,7 @@ class Hidden:
     def of(
         log: ParticipationLog, exposed: Sequence[int], drifting: Drifting | None = None
     ) -> Hidden:
-        """Return what is said of a log in which somebody took part.
+        """Return the report on a log in which a client took part.
 
         Args:
             log: The history.
@@ -146,7 +146,7 @@ class Hidden:
         exposed: Sequence[int],
         drifting: Drifting | None,
     ) -> Hidden:
-        """Return what is said of clients, of whom it is known among how many each is hidden."""
+        """Return the report on clients for which hidden among is known."""
         if np.isnan(values).any():
             if len(exposed):
                 return Hidden(values, (), 1.0, clients[exposed[0]], None, drifting)
@@ -169,7 +169,7 @@ class Hidden:
 
     @property
     def unknown(self) -> str:
-        """What is said of a figure that floats do not know."""
+        """The words for a value that floats do not know."""
         return UNKNOWN if self.drifting is None else "is not known to six digits"
 
     @property
@@ -185,7 +185,7 @@ class Hidden:
             return f"Among how many clients each other is hidden {self.unknown}."
         told = [f"client {printable(name)} among {hidden_words(size)}" for name, size in self.worst]
         told = ["the exposed among 1"] * (self.least == 1.0) + told
-        text, median = "Hidden as in one sum of so many clients", "the median client"
+        text, median = "Hidden as well as in a single sum", "the median client"
         if self.drifting is not None:
             text = f"The update of any one round, {self.condition}, is hidden likewise"
             median = "the worst update of the median client"
@@ -194,7 +194,7 @@ class Hidden:
         return f"{text}: {', '.join(told)}; {median} among {hidden_words(self.median)}."
 
     def gate(self, target: float | int) -> tuple[bool, str]:
-        """Return whether the worst hidden client is hidden among so many, and why."""
+        """Return whether the worst client is hidden among at least this many clients, and why."""
         whose, under = "client", ""
         if self.drifting is not None:
             whose, under = "the worst update of client", f", {self.condition}"
@@ -224,14 +224,14 @@ def plain(name: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """Noise that was added to each learnt sum, as an audit is told of it; checked when made.
+    """Noise that was added to each learnt sum, as given to an audit; checked when made.
 
     Attributes:
         multiplier: Z: its standard deviation is Z times the clip.
         clip: C, the largest norm of a client's update.
-        delta: At which epsilon is told.
-        spread: Standard deviation of the others' updates in a direction, if that is to be told.
-        ratios: Z of each sum, 0 for one without noise, where the log tells of them: `multiplier`
+        delta: Delta at which epsilon is reported.
+        spread: Standard deviation of the others' updates in a direction, if that is to be reported.
+        ratios: Z of each sum, 0 for one without noise, where the log records them: `multiplier`
             is then the least and `clip` the largest.
     """
 
@@ -243,7 +243,7 @@ class Noise:
 
     @staticmethod
     def checked(multiplier: Any, clip: Any, delta: Any, spread: Any) -> Noise | None:
-        """Return it, or None where no noise is told of."""
+        """Return it, or None where no noise is given."""
         if multiplier is None and clip is None:
             require(
                 spread is None,
@@ -269,7 +269,7 @@ class Noise:
 
     @staticmethod
     def of_log(log: ParticipationLog, delta: Any) -> Noise | None:
-        """Return the noise that a log tells of; None where no sum has noise and a clip."""
+        """Return the noise that a log records; None where no sum has noise and a clip."""
         count = len(log.rounds)
         noise, clip = log.noise or (None,) * count, log.clip or (None,) * count
         told = [(own, most) for own, most in zip(noise, clip, strict=True) if own and most]
@@ -282,11 +282,11 @@ class Noise:
         return Noise(min(ratios), largest, _check_delta(delta), None, ratios)
 
     def figures(self, log: ParticipationLog) -> Noisy:
-        """Return how well the worst clients of a log are told apart.
+        """Return how well the worst clients of a log are distinguished.
 
         The shift is the clip: a client who takes part against one who sends nothing. Rows that
-        were scaled to integers had their noise scaled alike. Where the log tells of the noise,
-        each sum counts in units of its own clip.
+        were scaled to integers had their noise scaled alike. Where the log records the noise,
+        each sum counts in units of its clip.
         """
         scales = np.array([float(scale) for scale in log.scales or (1,) * len(log.rounds)])
         P = log.participation
@@ -307,7 +307,7 @@ class Noise:
         )
 
     def words(self) -> str:
-        """Return what noise there is."""
+        """Return the words for the noise."""
         if self.ratios is None:
             size = f"{self.multiplier * self.clip:g}"
             return (f"noise of standard deviation {size} in each sum (noise multiplier "
@@ -315,8 +315,8 @@ class Noise:
         least, most = min(ratio for ratio in self.ratios if ratio), max(self.ratios)
         size = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         bare = self.ratios.count(0.0)
-        more = f"; it tells of none, or of no clip, in {bare} of {len(self.ratios)} sums"
-        return f"the noise that the log tells of (noise multiplier {size}{more if bare else ''})"
+        more = f"; it records none, or no clip, in {bare} of {len(self.ratios)} sums"
+        return f"the noise that the log records (noise multiplier {size}{more if bare else ''})"
 
     def _worst(self, log: ParticipationLog, found: Distinguishability) -> Told:
         order = np.argsort(-found.mu, kind="stable")[:_MOST_NOTED]
@@ -337,10 +337,10 @@ Told = tuple[tuple[Hashable, float, float], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Noisy:
-    """How well a client can be told apart beneath noise: (client, mu, epsilon), the worst first.
+    """How well a client can be distinguished beneath noise: (client, mu, epsilon), the worst first.
 
     Attributes:
-        noise: What was told of the noise.
+        noise: The noise as given.
         known: If the others' updates are known: a guarantee.
         mean_epsilon: That of all clients of the log then; 0 counts for who is in no sum.
         gaussian: If they are Gaussian with the spread: none; None where it was not asked for, or

@@ -132,7 +132,7 @@ def over_rounds(
     progress: Progress | None = None,
     drifting: Drifting | None = None,
 ) -> OverRounds:
-    """Return what an audit says of every round of its log.
+    """Return an audit's findings after every round of its log.
 
     Args:
         log: The history.

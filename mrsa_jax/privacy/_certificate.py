@@ -1,4 +1,4 @@
-"""Certificates: what an audit claims with short proofs in integers, for a checker of its own.
+"""Certificates: what an audit claims with short proofs in integers, for an independent checker.
 
 `mrsa_check.py` (the standard library only) checks them against the log.
 """

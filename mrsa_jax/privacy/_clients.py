@@ -166,7 +166,7 @@ def client_privacy(
             sum that the server learnt.
         effort: How much may be tried: 1.0 allows searches of 90 seconds of one core, all
             together, as predicted before each starts. 0 does only what is cheap.
-        coalition: Indices of clients who tell the server their own updates, known and not all:
+        coalition: Indices of clients who reveal their updates to the server, known and not all:
             they count as if they had taken no part.
         progress: Called with a search's name, the parts done and their number.
 

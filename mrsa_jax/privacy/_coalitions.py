@@ -1,4 +1,4 @@
-"""Clients who tell the server their own updates: what is left to find out of all others.
+"""Clients who reveal their updates to the server: what is left to find out of all others.
 
 The server subtracts what it knows. A combination of the sums then shows the others' updates with
 the coefficients that it has for them, so the members' columns of the participation matrix count as
@@ -98,7 +98,7 @@ def integer_weights(weights: Any) -> np.ndarray:
     return integer_rows(weights, "weights")[0]
 
 
-# ---- Clients who tell the server their own updates: what is left to find out of all others.
+# ---- Clients who reveal their updates to the server: what is left to find out of all others.
 
 
 def check_coalition(coalition: Any, num_clients: int) -> tuple[int, ...]:
@@ -106,7 +106,7 @@ def check_coalition(coalition: Any, num_clients: int) -> tuple[int, ...]:
 
     Args:
         coalition: Indices of clients: a list, tuple or array of integers that are known.
-        num_clients: How many there are.
+        num_clients: Their number.
 
     Raises:
         ConfigurationError: If an index is none or out of range, a client is named twice, or all
@@ -129,7 +129,7 @@ def without(P: Any, coalition: Any) -> np.ndarray | Array:
     """Return a history in which the members of a coalition take no part.
 
     Their columns are zero instead of deleted, so that all others keep their indices and no
-    program is compiled again; the row space is the same but for zeros at the members.
+    program is compiled again; the row space is the same except for zeros at the members.
 
     Args:
         P: A history of any kind, or of several with leading axes; its values may be traced.

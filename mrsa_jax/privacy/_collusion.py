@@ -111,15 +111,15 @@ def collusion_risk(
 ) -> CollusionRisk:
     """Return the chance that clients who collude at random with the server expose another.
 
-    Use it beside `client_privacy`, which names the smallest coalition that exposes a client, to
-    say how likely a coalition that nobody chose does. The history is as it is; coalitions are
+    Use it together with `client_privacy`, which names the smallest coalition that exposes a client,
+    to say how likely a coalition that nobody chose does. The history is as it is; coalitions are
     uniform among those of their size, and the same ones grow from fraction to fraction. A client's
     chance never falls as they do; that of anybody outside may, as who was exposed joins.
 
     Args:
         seed: Integer in [0, 2**32), or a key.
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading axes
-            are separate histories, each with coalitions of its own.
+            are separate histories, each with separate coalitions.
         fractions: Of the clients that collude, in [0, 1), a number or a list; a coalition has
             as many members as is nearest, and leaves a client out.
         num_coalitions: For each history and fraction.
@@ -210,7 +210,7 @@ def _part(
     sizes: tuple[int, ...],
     shape: tuple[int, int],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw some coalitions; count by route, and for each size, whom they expose and who is honest.
+    """Draw coalitions; count by route, and by size, the clients exposed and the honest ones.
 
     A coalition of each size is the first clients of one random order, and its graphs are the same.
     """

@@ -2,10 +2,11 @@
 
 The sums. Let B be a basis of columns of P, so that the row space V has the basis (I | X), with a
 row of X for each column of B and a column for each free one, F. A vector u of the kernel is any
-choice y on F, and -X y on B. Client i is exposed to a coalition A (e_i lies in V but for entries on
-A) exactly if every u that is zero on A is zero at i. One random such u says so for all clients at
-once, but for a chance of 1/p each: y is zero on A's free columns and solves X y = 0 on A's rows of
-X only, a system of about a r/N rows and c (1 - a/N) columns for a members, rank r and corank c.
+choice y on F, and -X y on B. Client i is exposed to a coalition A (e_i lies in V up to entries on
+A) exactly if every u that is zero on A is zero at i. One random such u decides this for all clients
+at once, except with a chance of 1/p each: y is zero on A's free columns and solves X y = 0 on A's
+rows of X only, a system of about a r/N rows and c (1 - a/N) columns for a members, rank r and
+corank c.
 
 Import inside functions only (see `_core.compiled`).
 """

@@ -37,7 +37,7 @@ from mrsa_watch._base.html import finding, telling
 
 @finding
 class Distinguishability:
-    """How well a shift of each client's updates can be told (built by `distinguishability`).
+    """How well a shift of each client's updates can be detected (built by `distinguishability`).
 
     The figures below have the shape of what is asked, then that of `mu`.
 

@@ -1,4 +1,4 @@
-"""Which clients' own updates the server can solve for, and from which round on.
+"""Which clients' updates the server can solve for, and from which round.
 
 Client i is exposed after round j if its unit vector e_i lies in the row space of rows 0..j of
 the participation matrix P: some combination of the learnt sums is its update alone (weak
@@ -80,7 +80,7 @@ def piece(history: np.ndarray, part: slice, width: int, kind: type[np.floating])
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _add_gram(total: Array, part: Array) -> Array:
-    """Add the part's products of rows with those before them, and some more beside the diagonal."""
+    """Add the part's products of rows with earlier rows, and some more next to the diagonal."""
     for start in range(0, len(part), ROWS):
         own = jnp.matmul(part[start : start + ROWS], part[: start + ROWS].T,
                          precision=lax.Precision.HIGHEST)  # fmt: skip
@@ -146,7 +146,7 @@ def _times(rows: np.ndarray, factors: np.ndarray, prime: np.ndarray) -> np.ndarr
     return (low + (high << _LIMB)) % prime
 
 
-# ---- Which clients' own updates the server can solve for, and from which round on.
+# ---- Which clients' updates the server can solve for, and from which round.
 
 # In flight for each entry of a history and prime: residues before and after a round.
 _BYTES_AN_ENTRY = 8
@@ -168,7 +168,7 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
             each sum that the server learnt, skipped rounds being zero rows.
-        coalition: Indices of clients who tell the server their own updates, known and not all:
+        coalition: Indices of clients who reveal their updates to the server, known and not all:
             they count as if they had taken no part.
 
     Returns:

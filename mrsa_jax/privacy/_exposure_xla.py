@@ -113,10 +113,10 @@ class _Step(NamedTuple):
     """What one round does to the rows of one prime.
 
     Attributes:
-        row: uint32 [clients], what is left of its own.
+        row: uint32 [clients], what remains of it.
         head: uint32 [1, 2], its pivot and the companion; all other rows are multiplied by it.
         factors: uint32 [rounds, 2], of the row that is then taken from each, and the companions.
-        is_touched: bool [rounds], which rows change but for a factor.
+        is_touched: bool [rounds], which rows change by more than a factor.
         place: int32, the round.
     """
 

@@ -149,9 +149,9 @@ def hidden_among(
 ) -> Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]:
     """Return for each client the size of the one sum that would hide it as well as all sums do.
 
-    Use it beside weak privacy T, which counts the clients in a combination but not how well they
-    are hidden in it: a combination of twelve clients may be all but one client's update. It is
-    cheap for any size, and says whom a history leaks.
+    Use it together with weak privacy T, which counts the clients in a combination but not how well
+    they are hidden in it: a combination of twelve clients may be all but one client's update. It is
+    cheap for any size, and shows which clients a history leaks.
 
     It is 1/h_i of the leverage h_i = p_i^T (P P^T + Omega/s^2)^+ p_i, where p_i is the i-th column
     of P: the share of the variance of client i's update that the best linear estimate from the
@@ -202,8 +202,8 @@ def hidden_among(
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
             empty one, `noise` is negative, of another size or no covariance, `spread` is not
             positive, or the coalition has everybody; if `memory` or `share` is out of range, or R
-            is singular but for sums of one round (an eigenvalue below 1e-7) without noise; if it
-            is 1 between two rows, and P is traced.
+            is singular other than by sums of one round (an eigenvalue below 1e-7) without noise; if
+            it is 1 between two rows, and P is traced.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -214,8 +214,8 @@ def hidden_among(
         >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()  # 0 alone later
         [1.0, 1.75]
 
-    Edge cases: a client's weights matter to its figure only beside others'; a row's scale does
-    not without noise. Rows that depend on earlier ones are told apart by exact ranks, never by a
+    Edge cases: a client's weights matter to its value only relative to others'; a row's scale does
+    not without noise. Rows that depend on earlier ones are distinguished by exact ranks, never by a
     tolerance, save for noise that is given as a covariance: there floats decide, nobody is
     exactly at 1 by noisy sums, and a row closer than about 1e-11 to the span of those before
     counts as in it. Of near-dependent rows (weights that differ in their last digits) floats may
@@ -295,7 +295,7 @@ def hidden_among_trajectory(
         quantiles: Instead of all clients, quantiles in [0, 1] over those who took part so far:
             (0.0, 0.5) are the worst and the median client. (0.0,) of a million clients and a
             thousand rounds takes a minute or two and little memory beyond the history; others
-            hold all figures of one history. NaN where a figure is not known, but for the worst
+            hold all figures of one history. NaN where a value is not known, except the worst
             where somebody is exposed.
 
     Returns:
@@ -364,7 +364,7 @@ def among(
         quantiles: Of T instead.
         last_only: Whether only what holds after the last round.
         of_rest: Whether to return T - 1, to four digits; without quantiles.
-        first: From which round on each is taken for exposed.
+        first: From which round each is taken for exposed.
     """
     shares = leverages(array, root, quantiles=quantiles, last_only=last_only, of_rest=of_rest,
                        first=first)  # fmt: skip

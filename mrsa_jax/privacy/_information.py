@@ -45,16 +45,16 @@ _MANY_BITS = 8.0  # from here on differences from 1 lose digits: these are compu
 def information(
     P: Any, memory: Any = 1.0, spread: Any = 1.0, noise: Any = 0.0, *, coalition: Any = ()
 ) -> Float64[np.ndarray, "... clients"]:
-    """Return the bits a coordinate that learnt sums tell of each client's whole history.
+    """Return the bits per coordinate that sums reveal of each client's whole history.
 
-    Use it beside `hidden_among`, which is of one update. Where updates drift, total bits grow with
-    every round in which a client takes part, while blocks of T keep each update among T.
+    Use it together with `hidden_among`, which is of one update. Where updates drift, total bits
+    grow with every round in which a client takes part, while blocks of T keep each update among T.
 
     Client i's updates are x_i in R^J with covariance s^2 R, independent of the others'. The sums
     y = sum_i D_i x_i + noise have covariance M = s^2 G o R + Omega, as D_i R D_i =
     (p_i p_i^T) o R, and M_i = s^2 (G - p_i p_i^T) o R + Omega once x_i is known. So
 
-        I_i = I(y; x_i) = 1/2 log2(det M / det M_i) bits a coordinate.
+        I_i = I(y; x_i) = 1/2 log2(det M / det M_i) bits per coordinate.
 
     Closed forms: R of ones 1/2 log2(T/(T - 1)) with T `hidden_among`; R = 1 without noise the sum
     over i's rounds of 1/2 log2(k/(k - 1)), k clients in the round. Bits never fall by a further
@@ -62,7 +62,7 @@ def information(
 
     **Infinite** without noise, decided by exact integers: M_i is singular iff some v != 0 has
     v^T D_j R D_j v = 0 for all j != i. Where R is positive definite that is D_j v = 0, so v lives
-    on rounds in which i is alone: one such round, and only that, gives him away for ever. Rounds
+    on rounds in which i is alone: one such round, and only that, exposes it permanently. Rounds
     between which R is exactly 1 hold the same updates; there, i is exposed by them together
     (`first_exposure`), and with R of ones by the whole history.
 
@@ -72,7 +72,7 @@ def information(
             axes are separate histories.
         memory: rho of R = rho^|r - r'| over rows r, a first-order process: 1, or in
             [0, 0.999999]; or R itself, `[rounds, rounds]`, symmetric and positive semidefinite
-            with a diagonal of ones. For several sums a round give R, with 1 between these.
+            with a diagonal of ones. For several sums per round give R, with 1 between these.
         spread: s, the standard deviation of an update about what is known of it.
         noise: Variance of the sums' noise, one for all or `[rounds]`, or their covariance
             `[rounds, rounds]`.
@@ -83,7 +83,7 @@ def information(
 
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong size, or R is singular
-            (but for its ones) or nearly so, by an eigenvalue below 1e-7, for sums without noise;
+            (apart from its ones) or nearly so, by an eigenvalue below 1e-7, for sums without noise;
             if noise is so small, or of so low a rank, that a sum is known from the others.
 
     Examples:
@@ -103,7 +103,7 @@ def information(
 
     Cost: one inverse of M for all clients. With A the rounds of client i and V = (M^-1)_AA, det M_i
     / det M = det(1 - s^2 (p_i p_i^T o R)_AA V) (Sylvester): J^3 + N n^3 operations, n the most
-    participations of a client, in NumPy. A client of more than 8 bits takes J^3 of its own.
+    participations of a client, in NumPy. A client of more than 8 bits takes another J^3.
     Memory: J x J, n x N and some tens of MB.
 
     Source:

@@ -60,7 +60,7 @@ def leverages(
         of_rest: Whether 1 less the leverage must be known too, to four digits.
         quantiles: Instead of all clients', these quantiles of `hidden_among_trajectory`.
         last_only: Whether only what holds after the last round.
-        first: int32 `[clients]`, from which round on each is taken for exposed, -1 for never: for
+        first: int32 `[clients]`, from which round each is taken for exposed, -1 for never: for
             a caller who knows it, of a history that does not go by columns. None: found here.
 
     Returns:
@@ -263,7 +263,7 @@ def decided(found: Array, is_exposed: Array) -> Array:
 def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any:
     """Return quantiles of 1 / leverage over those with any, `[..., rounds, quantiles]`.
 
-    Between two of them in proportion; NaN where there are none, or one is not known: but for the
+    Between two of them in proportion; NaN where there are none, or one is not known: except the
     worst where somebody is exposed. `library` is NumPy or JAX's.
     """
     is_unknown = library.isnan(shares)
@@ -324,7 +324,8 @@ def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     """Follow many more rounds than clients, as many at a time as there are clients.
 
     What is still unexplained of the updates after a block has covariance E E^T, and its sums are
-    those of updates that are not related: P E. It is known to rounding beside 1, however little is
+    those of updates that are not related: P E. It is known to rounding relative to 1, however
+    little is
     left, and later sums see what is left by the inverse of their noise: so errors relative to a
     leverage are rounding, once a round, over it and over the least share of noise in a sum.
     """

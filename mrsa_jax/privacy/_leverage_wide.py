@@ -96,7 +96,7 @@ def orthonormal(rows: Float64[Array, "rows columns"]) -> Units:
 
 
 def is_near_one(gram: Float64[Array, "rows rows"]) -> Bool[Array, ""]:
-    """Return whether a Gram matrix is that of orthonormal rows, and of zeros, but for a tenth."""
+    """Return whether a Gram matrix is that of orthonormal rows, and of zeros, to within a tenth."""
     off = gram - jnp.diag((jnp.diagonal(gram) > 0).astype(gram.dtype))
     return jnp.linalg.norm(off) < jnp.float64(0.1)
 
@@ -153,7 +153,7 @@ def rest_of_three(rows: int, columns: int) -> float:
 
 
 def terms(count: int) -> float:
-    """Return how many roundings' worth a sum of so many products errs by."""
+    """Return how many roundings' worth a sum of this many products errs by."""
     return min(float(count), 8 * math.sqrt(count))
 
 
@@ -162,8 +162,8 @@ def orthonormal_by_rows(
 ) -> Units:
     """Return what `orthonormal` does where rows may depend on others: those become zeros.
 
-    One row after another, each twice; F is followed beside them, and what Q differs from F R by is
-    seen afterwards.
+    One row after another, each twice; F is followed together with them, and what Q differs from F R
+    by is seen afterwards.
 
     Args:
         rows: They.
@@ -205,7 +205,7 @@ def unit_rows(rows: Float64[Array, "rows columns"]) -> Float64[Array, "rows colu
 
 
 def rounding_of(rows: int) -> float:
-    """Return what rounding may take from the eigenvalues of so many rows' Gram matrix."""
+    """Return what rounding may take from the eigenvalues of this many rows' Gram matrix."""
     return 4e-16 * rows * rows
 
 

@@ -36,7 +36,7 @@ def strong_privacy(P: Any, *, coalition: Any = ()) -> int | Int32[Array, ""] | N
 
     Args:
         P: Participation matrix, bools or integer weights, `[rounds, clients]`.
-        coalition: Indices of clients who tell the server their own updates, known and not all:
+        coalition: Indices of clients who reveal their updates to the server, known and not all:
             they count as if they had taken no part.
 
     Returns:
@@ -116,7 +116,7 @@ def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, ".
 def _of_values(weights: np.ndarray) -> np.ndarray:
     """Return `_trajectory` of known histories `[batch, rounds, clients]`.
 
-    Beside each other in lexicographic order, equal columns are runs that each round splits. A tenth
+    Side by side in lexicographic order, equal columns are runs that each round splits. A tenth
     of the time that XLA's sorts take on a CPU, and nothing to compile.
     """
     batch, rounds, clients = weights.shape

@@ -17,7 +17,7 @@ _ZERO, _HALF = np.uint32(0), np.uint64(32)
 
 @compiled
 def _split(row, names, sizes, hits, moved, used):
-    """Move the members of each class that a row tells from its others to a class of their own."""
+    """Move the members of each class that a row tells from its others to a separate class."""
     for name in range(used + 1):
         hits[name] = 0
     for i in range(names.size):
@@ -132,7 +132,7 @@ def _values(row, kernel, free, pivots, rank, one, prime, negative, values):
 def _taken(kernel, at, rank, factors, last, prime, negative, is_zero):
     """Take a vector out of the kernel, and multiples of it from the others.
 
-    `is_zero` tells of which columns nothing is left.
+    `is_zero` shows of which columns nothing is left.
     """
     for s in range(rank):
         head = kernel[s, at]

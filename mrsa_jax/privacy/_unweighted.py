@@ -64,7 +64,7 @@ def unweighted_group(
 ) -> UnweightedGroup:
     """Find the fewest clients whose sum, with coefficients 1 or 1 and -1, the server learns.
 
-    Use it beside weak privacy T, which is never larger: T says what is possible with any
+    Use it together with weak privacy T, which is never larger: T says what is possible with any
     coefficients, this what can be read off. Where T's witness needs huge coefficients, every
     change of the updates between the rounds is multiplied by them, and the group found here
     is the practical threat.
@@ -204,7 +204,7 @@ class _System:
     """P's row space: its rank, a kernel vector modulo a prime, exact combinations.
 
     The prime is drawn at random, and again whenever a sum vanishes by accident: a set may be a
-    combination modulo one prime for every kernel vector there is.
+    combination modulo one prime for every kernel vector.
     """
 
     def __init__(self, matrix: np.ndarray, seconds: float) -> None:

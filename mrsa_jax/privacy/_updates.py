@@ -39,7 +39,7 @@ _ABOVE = np.nextafter(1.0, 2.0)
 
 
 class _Clients(NamedTuple):
-    """Some clients of one history: what each of their own rounds' updates gives away."""
+    """Some clients of one history: what the update of each of their rounds reveals."""
 
     clients: np.ndarray
     places: np.ndarray  # rows `[clients, own rounds]`; what stands beside a weight of 0 is none
@@ -54,7 +54,7 @@ def hidden_updates(
     noise: np.ndarray | None,
     how: str,
 ) -> np.ndarray:
-    """Return T: the update of a round is hidden as in one sum of T clients.
+    """Return T: the update of a round is hidden as well as in a single sum of T clients.
 
     Args:
         histories: Integers `[batch, rounds, clients]`.
@@ -103,7 +103,7 @@ def _over_round(values: np.ndarray, same: np.ndarray) -> np.ndarray:
 
 
 def _take(found: np.ndarray, part: _Clients, least: float, how: str) -> None:
-    """Write what is said of some clients; nan where a share is too small for floats to know it."""
+    """Write the values of some clients; nan where a share is too small for floats to know it."""
     shares = part.shares
     if how == "sums":
         sums = np.arange(len(found))[:, None]
@@ -151,7 +151,7 @@ def _shares(
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Return L^-1, what shares are wrong by relative to them, and the smallest one to be told.
+    """Return L^-1, what shares are wrong by relative to them, and the smallest one to be reported.
 
     For a Cholesky factor and triangular solves (1 - e) M <= M + dM <= (1 + e) M, where e is
     (3 t (t + 1) + 8 t) u over the least eigenvalue q of the sums' correlations, t sums, u = 2^-53;
@@ -168,7 +168,7 @@ def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
 
 
 def _errors(rounds: int, smallest: Any, library: Any) -> tuple[Any, Any]:
-    """Return e, and the smallest share to be told, by q or less."""
+    """Return e, and the smallest share to be reported, by q or less."""
     error = (3 * rounds * (rounds + 1) + 8 * rounds) * _ROUNDING / smallest
     least = 4 * _ROUNDING * library.sqrt(rounds / smallest) / _MOST_ERROR
     return error, least

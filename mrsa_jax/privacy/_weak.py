@@ -142,7 +142,7 @@ def weak_privacy(
         effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core,
             all together, as predicted before each starts. More effort narrows the interval, never
             widens it. 0 does only what is cheap.
-        coalition: Indices of clients who tell the server their own updates, known and not all:
+        coalition: Indices of clients who reveal their updates to the server, known and not all:
             they count as if they had taken no part.
         progress: Called with a search's name and predicted cost, the parts done and their number.
 
@@ -227,7 +227,7 @@ class _Known(NamedTuple):
         return not (self.ranks.error_bits is None and self.alone.error_bits is None)
 
     def answer(self, step: _Step) -> WeakPrivacy:
-        """Return an interval with all that is known beside it."""
+        """Return an interval with all else that is known."""
         groups, ranks, alone = self.groups, self.ranks, self.alone
         exposed = sorted(
             (int(groups.members[k][0]), int(ranks.kept[row]))

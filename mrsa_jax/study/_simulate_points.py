@@ -38,9 +38,7 @@ from mrsa_jax.study._training_setting import lossy_trials
 
 # Type, units, description.
 _HIDDEN = "Size of a single sum that would hide a client equally well"
-_DRIFTING = (
-    "Size of a single sum that would hide the worst update equally well, if updates drift"
-)
+_DRIFTING = "Size of a single sum that would hide the worst update equally well, if updates drift"
 _UPDATES = ("update_hidden_worst", "update_hidden_median")  # where a memory is given
 _AT_END = {
     "strong_privacy": ("int32", "clients", "Strong T; nan before any sum"),

@@ -136,7 +136,7 @@ def test_the_findings_in_words(log: pathlib.Path, capsys: pytest.CaptureFixture[
     findings = [
         "1 of 5 clients are exposed",
         "client site-41 (from round 12 on)",
-        "Hidden as in one sum of so many clients: the exposed among 1, client site-17 among 2.00",
+        "Hidden as well as in a single sum: the exposed among 1, client site-17 among 2.00",
         "Weak T is 1 (proven)",
         "The sum of rounds 3 and 9 minus round 12 is client site-41's update alone.",
         "Strong T is 1",

@@ -310,7 +310,7 @@ _refused = functools.cache(lambda: [
     ({"online": availability.independent([0.1] * 5)}, "`dropout_rate` must be one rate or 6"),
     ({"method": "amplified"}, "must not be 'amplified': the server sees who takes part"),
     (AMPLIFIED | {"scheme": selection.batch_partitioning(6, 4, 2)}, "blocks give away"),
-    (AMPLIFIED | {"scheme": selection.uniform(6, 2)}, "do not join by coins of their own"),
+    (AMPLIFIED | {"scheme": selection.uniform(6, 2)}, "do not join by their own coins"),
     (AMPLIFIED | {"online": availability.markov(0.1, 2.0)}, "online is not independent"),
     (AMPLIFIED | {"scheme": selection.minimum_separation(selection.bernoulli(6, 0.3), 2)},
      "with a minimum separation, or bins, rounds depend on each other"),

@@ -221,8 +221,8 @@ def test_samples_do_not_depend_on_how_many() -> None:
 
 
 _refused = functools.cache(lambda: [
-    ({"selector": selection.uniform(4, 2)}, "clients must join by coins of their own, or bins"),
-    ({"selector": selection.batch_partitioning(4, 2, 2, "uniform")}, "by coins of their own"),
+    ({"selector": selection.uniform(4, 2)}, "clients must join by their own coins, or bins"),
+    ({"selector": selection.batch_partitioning(4, 2, 2, "uniform")}, "by their own coins"),
     ({"availability": availability.markov(0.1, 2.0)}, "be online independently"),
     ({"selector": selection.balls_in_bins(4, 2), "availability": availability.independent(0.1)},
      "with bins everybody must always be online"),

@@ -36,7 +36,7 @@ def test_families_stand_side_by_side_the_fullest_sums_first() -> None:
         "weak T": [[0, 4], [1, 5]],
         "hidden among (worst client)": [[0, 2.25], [1, 1.5]],
         "strong T": [[0, 1], [1, 1]],
-        "clients in a mean sum": [[0, 7.5], [1, 7]],
+        "mean clients per round": [[0, 7.5], [1, 7]],
     }
     overstated, intervals = (
         [np.asarray(own)[:, 1].tolist() for own in ranges.get_segments()]

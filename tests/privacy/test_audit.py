@@ -73,7 +73,7 @@ def test_the_recipe_in_the_systems_own_names() -> None:
     sentences = found.sentences()
     assert sentences[0].startswith("1 of 5 clients are exposed")
     assert "client 41 (from round 12 on)" in sentences[0]
-    assert sentences[1].startswith("Hidden as in one sum of so many clients: the exposed among 1, ")
+    assert sentences[1].startswith("Hidden as well as in a single sum: the exposed among 1, ")
     assert sentences[1].endswith("client 60 among 2.00; the median client among 2.00.")
     assert sentences[2].startswith("Weak T is 1 (proven)")
     assert stages[0][0] == "exposed clients"

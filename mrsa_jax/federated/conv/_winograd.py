@@ -263,7 +263,7 @@ def _convolved(inputs: Array, weights: Array, tiling: _Tiling) -> Array:
     """Return the outputs of all tiles; exactly zero where a kernel's patch is nothing but zeros.
 
     A tile's transforms mix all its outputs, which leaves rounding where a product of patches has
-    none: beside a zero bias it would switch on units that relu keeps off, all over blank borders.
+    none: with a zero bias it would switch on units that relu keeps off, all over blank borders.
     """
     outputs = _tile_outputs(_input_tiles(inputs, tiling) @ weights, tiling)
     seen = (inputs != 0).any(axis=-1, keepdims=True)

@@ -1,6 +1,6 @@
 """The compiled programs of a training: a cohort's local training, the server's step, rounds.
 
-What a round is told and reports, how cohorts spread over devices, and rounds of one training or
+What a round receives and reports, how cohorts spread over devices, and rounds of one training or
 of several as one program. Everything here is traced; who calls it decides what is trained next.
 """
 

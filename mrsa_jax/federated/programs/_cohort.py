@@ -47,8 +47,8 @@ class LocalTrainer(Protocol):
 class StatefulTrainer(Protocol):
     """How a client trains that keeps something from round to round, e.g. `scaffold`; a pytree.
 
-    The server keeps f32 [h] and sends them beside the model; each client keeps f32 [s] of its
-    own; both begin at zero. What a client sends is its update and, behind it, h more entries,
+    The server keeps f32 [h] and sends them with the model; each client keeps its own f32
+    [s]; both begin at zero. What a client sends is its update and, behind it, h more entries,
     whose sum over N the server adds to what it keeps. A round without a sum changes neither.
     """
 
@@ -71,7 +71,7 @@ class StatefulTrainer(Protocol):
 
 
 class States(NamedTuple):
-    """What is kept from round to round beside the model.
+    """What is kept from round to round in addition to the model.
 
     Attributes:
         shared: f32 [h], by the server.
@@ -196,7 +196,7 @@ def shuffled(
     """Return for each epoch the client's own samples in random order, the first sample after them.
 
     So what a minibatch holds beyond the client's samples is finite where they are. The order does
-    not depend on how much padding there is: word i of a stream is that of slot i.
+    not depend on the amount of padding: word i of a stream is that of slot i.
     """
     slots = jnp.arange(num_slots, dtype=jnp.int32)
     keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(

@@ -1,7 +1,7 @@
 """Rounds as one program: a scan over local training, secure aggregation and server step.
 
-What a round does once its clients are trained is written once, for a round by itself (executables
-of their own, driven from the host) and for many in one program. A round of a program that comes
+What a round does once its clients are trained is written once, for a round by itself (separate
+executables, driven from the host) and for many in one program. A round of a program that comes
 after one which diverged, or that only fills the program up to its length, changes nothing.
 """
 
@@ -87,7 +87,7 @@ class Trained(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one round is told; of several in a program, each with an axis of rounds before it.
+    """What one round receives; of several in a program, each with an axis of rounds before it.
 
     Attributes:
         is_run: bool; not what only fills a program up.
@@ -118,7 +118,7 @@ class Carried(NamedTuple):
         aggregator: State of the aggregator.
         server: State of the server's optimizer.
         is_sound: bool, nothing has diverged so far.
-        states: Of the server and each client beside the model; None where they keep none.
+        states: Of the server and each client in addition to the model; None where they keep none.
     """
 
     parameters: Any

@@ -33,7 +33,7 @@ def binomials(columns: int, most: int) -> np.ndarray:
     """Return C(j, i) for i up to `most` (at least 2) and j up to `columns`, as uint64 `[i, j]`.
 
     Raises:
-        OverflowError: If the sets of so many columns cannot all be numbered in 64 bits.
+        OverflowError: If the sets of this many columns cannot all be numbered in 64 bits.
     """
     sizes = range(max(most, 2) + 1)
     if max(math.comb(columns, i) for i in sizes) > LARGEST:
@@ -319,8 +319,8 @@ def list_sets(count, more, target, reduced, space, table, spent, budget):
     """List the sets of `more` groups whose reduced keys sum to the target.
 
     Returns:
-        The numbers of the halves of more // 2 and of the remaining groups, and how many sets
-        there are; -1 for too many.
+        The numbers of the halves of more // 2 and of the remaining groups, and how many
+        sets exist; -1 for too many.
     """
     lefts, rights = space[4], space[5]
     if more == 0:

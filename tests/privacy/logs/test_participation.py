@@ -187,7 +187,7 @@ def test_noise_that_the_log_tells_of(path: pathlib.Path) -> None:
     mu = {str(name): own for name, own, _ in found.known}
     assert mu == pytest.approx({"a": 2.0, "b": (1 + 1 / 9) ** 0.5, "c": 1 / 3})
     assert found.sentences()[0].startswith(
-        "With the noise that the log tells of (noise multiplier 0.5 to 3) all of this is up to tha"
+        "With the noise that the log records (noise multiplier 0.5 to 3) all of this is up to tha"
     )
     told = audit(log, effort=0, noise_multiplier=1.0, clip=1.0).noisy  # what the caller says counts
     assert told is not None
@@ -213,7 +213,7 @@ def test_sums_without_noise_or_clip_count_as_without(path: pathlib.Path) -> None
     mu = {str(name): own for name, own, _ in found.known}
     assert mu == {"a": 1.0, "b": np.inf, "c": np.inf, "d": np.inf}
     assert (
-        "(noise multiplier 1; it tells of none, or of no clip, in 2 of 3 sums)"
+        "(noise multiplier 1; it records none, or no clip, in 2 of 3 sums)"
         in (found.sentences()[0])
     )
     assert audit(read_log(_log(path, *lines[1:])), effort=0).noisy is None
