@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import os
 import pathlib
@@ -9,6 +10,7 @@ import re
 import shlex
 import tomllib
 import warnings
+from collections.abc import Iterator
 
 import jax
 import matplotlib.pyplot as plt
@@ -172,7 +174,7 @@ _RATE = re.compile(  # "12 a round", which nobody says
     r"\b(clients?|rounds?|sums|updates|bits?|levels?|lines?|rows?|seconds?|asked|\d+|K|six|one"
     r"|eight|twelve|label|digit|pictures?|numbers?|epochs?|training|shards?|file|words?|bytes?)"
     r" an? (sum|second|client|coordinate|trial|day|layer|step|epoch|segment|seed|cell"
-    r"|round(?! a))\b"
+    r"|round(?! a|'s))\b"
 )
 
 
@@ -196,6 +198,34 @@ def test_pages_are_in_english_that_people_speak() -> None:
         prose = re.sub(r"^```.*?^```$|`[^`]*`|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
         assert not _RATE.search(prose), f"{name}: {_RATE.search(prose)}"
         assert not _NOBODY_SPEAKS_SO.search(prose), f"{name}: {_NOBODY_SPEAKS_SO.search(prose)}"
+
+
+def _strings(code: str) -> Iterator[str]:
+    """Yield what a module says, docstrings and messages, with values left out of the latter."""
+    inside: set[ast.AST] = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.JoinedStr):
+            parts = [part for part in node.values if isinstance(part, ast.Constant)]
+            inside.update(parts)
+            yield "".join(str(p.value) if p in parts else "{}" for p in node.values)  # type: ignore[comparison-overlap]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
+            yield node.value
+
+
+@pytest.mark.parametrize(
+    "family", sorted(path.name for path in (ROOT / "mrsa_jax").iterdir() if path.is_dir())
+)
+def test_strings_are_in_english_that_people_speak(family: str) -> None:
+    """Docstrings, messages and help of the package, outside examples and quoted code."""
+    folder = ROOT / "mrsa_jax" / family
+    for path in [*folder.rglob("*.py"), *folder.rglob("*.toml")]:
+        code = path.read_text(encoding="utf-8")
+        for text in _strings(code) if path.suffix == ".py" else [code]:
+            prose = re.sub(r"^ *(>>>|\.\.\. |beside: ).*$|`[^`]*`", "", text, flags=re.MULTILINE)
+            prose = " ".join(prose.split())
+            found = _RATE.search(prose) or _NOBODY_SPEAKS_SO.search(prose)
+            found = None if " " not in prose else found  # a key
+            assert not found, f"{path.relative_to(ROOT)}: {found} in {prose[:200]}"
 
 
 def test_the_front_page_is_short_and_narrow() -> None:

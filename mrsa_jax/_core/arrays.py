@@ -272,7 +272,7 @@ def as_typed(value: Any) -> str:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def pytree(cls: type[_Value]) -> type[_Value]:
-    """Make a frozen dataclass of a class, its fields leaves but for those that are static.
+    """Make a frozen dataclass of a class, its fields leaves except those that are static.
 
     It prints as `brief` does unless the class says how, or has `typed()`, which lists calls that
     may have made it: a factory and its arguments each. Notebooks then show its fields too, and
@@ -286,7 +286,7 @@ def pytree(cls: type[_Value]) -> type[_Value]:
 
 
 one_program = functools.partial(jax.jit, inline=True)
-"""Decorates what people call by itself: one program there, nothing of its own in another one."""
+"""Decorates what people call by itself: one program there, nothing separate in another one."""
 
 
 # What XLA leaves out for a CPU's program that is to be there soon: it is compiled in a quarter to a
@@ -304,7 +304,7 @@ LITTLE = 2**15
 def quick_for_little(
     entries: Callable[..., int], **options: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function as `jax.jit` does, but for little work on a CPU in less time.
+    """Compile a function as `jax.jit` does, but in less time for little work on a CPU.
 
     Integers are the same either way; floats may differ in their last digits.
 

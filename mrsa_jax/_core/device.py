@@ -161,7 +161,7 @@ def lanes() -> int:
 
 
 def num_programs(threads: int) -> int:
-    """Return how many programs of a kernel, of so many threads each, fill the device twice over."""
+    """Return how many programs of a kernel, each of `threads` threads, fill the device twice."""
     return max(1, 2 * lanes() // threads)
 
 
@@ -171,7 +171,7 @@ def is_bound_by_memory() -> bool:
 
 
 def memory_stats() -> dict[str, int]:
-    """Return what the default device tells of its memory; nothing on a CPU."""
+    """Return what the default device reports about its memory; nothing on a CPU."""
     if _TARGET.value is not None:
         return {"bytes_limit": int(_TARGET.value.memory_bytes)}
     device = _default_device()

@@ -47,7 +47,7 @@ def device_name() -> str:
 
 
 def unused_gpu() -> str | None:
-    """Return why JAX computes on the CPU beside an NVIDIA GPU and what helps; None if it does not.
+    """Return why JAX computes on the CPU next to an NVIDIA GPU and what helps; None if it does not.
 
     Nothing is said where the CPU is asked for.
     """

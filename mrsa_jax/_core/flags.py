@@ -39,7 +39,7 @@ class Within:
     def __init__(
         self, low: int | float, high: int | float = sys.float_info.max, rule: str = ""
     ) -> None:
-        """Take the ends, and what is said of them where it is not the least alone."""
+        """Take the ends, and the words for them where it is not the least alone."""
         self.low, self.high = low, high
         self.rule = rule or f"must be at least {low}"
 

@@ -1,6 +1,6 @@
 """Telling N(0, 1) from N(mu, 1): the best test, and the privacy that it stands for.
 
-What is told apart by a Gaussian of unit variance, shifted by mu, is mu-Gaussian differentially
+What is distinguished by a Gaussian of unit variance, shifted by mu, is mu-Gaussian differentially
 private (Dong, Roth, Su, "Gaussian differential privacy", 2022), and no test does better than the
 threshold on it (Neyman and Pearson). With x = eps/mu - mu/2 and y = eps/mu + mu/2,
 delta(eps) = Phi(-x) - e^eps Phi(-y), and as (y^2 - x^2)/2 = eps it is phi(x) (m(x) - m(y)), m being

@@ -14,7 +14,7 @@ _MACHINE = pathlib.Path("/proc/meminfo")
 
 
 def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
-    """Say how much memory work needs and how much there is, or refuse it.
+    """Say how much memory work needs and how much is available, or refuse it.
 
     Every command states its need by this before it begins.
 
@@ -28,7 +28,7 @@ def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
         Such as "memory: about 3 GiB of 20 GiB that are free".
 
     Raises:
-        ConfigurationError: If more is needed than there is, where the system tells what is free.
+        ConfigurationError: If more is needed than available, where the system reports what is free.
 
     Examples:
         >>> words = memory_words(2**20, "num_clients", 8, "num_clients or trials")

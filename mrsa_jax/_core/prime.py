@@ -2,7 +2,7 @@
 
 Products by a factor that many elements share (Shoup): with its companion floor(f 2**32 / p)
 known, f x mod p is five 32-bit multiplications and no division. Nothing needs 64-bit types, and
-the prime is data, so that one compiled program serves both of ours.
+the prime is data, so that one compiled program serves both.
 """
 
 from __future__ import annotations

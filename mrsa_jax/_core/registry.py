@@ -64,7 +64,7 @@ def built_by(package: str, module: str, name: str) -> Callable[..., Any]:
 def _hint(text: str, rows: Mapping[str, Any]) -> str:
     """Return what may have been meant by a name that there is not."""
     if "," in text:
-        return f"several are set apart by blanks: {' '.join(text.replace(',', ' ').split())}"
+        return f"separate several with spaces: {' '.join(text.replace(',', ' ').split())}"
     words = {name.replace("_", " "): name for name in rows}
     for name, row in rows.items():
         with contextlib.suppress(AttributeError, TypeError):  # no label, or only of parameters
@@ -130,7 +130,7 @@ def own_row(
 
 
 def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
-    """Return what a user's factory makes; what it raises is told as a fault of the factory."""
+    """Return what a user's factory makes; what it raises is reported as a fault of the factory."""
     try:
         return factory(*values)
     except MrsaError:

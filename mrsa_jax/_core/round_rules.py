@@ -30,7 +30,8 @@ class LearntRound(NamedTuple):
         summed: bool[N], who is in the round's sum; zeros unless the status is OK.
         components: int32[N], for each client the number of the learnt sum that it is in, -1 for
             none. Sums over parts of V3 are learnt in rounds that are not private, and may be in
-            rounds that failed. None from a rule under which a round's sum is all there is.
+            rounds that failed. None from a rule under which a round's sum is all that the server
+            learns.
         status: int32, a `Status`.
     """
 

@@ -34,15 +34,15 @@ class Selector(Protocol):
 
     What else is known of a scheme, its members say if it has them: `cohort_size`, K, of one that
     asks K clients or nobody (any number may be asked without it); `block_size`, T, of one that
-    never parts the clients whose i // T agree; `privacy_target`, the weak T that it keeps for ever
-    where blocks do not say it; `cardinality(dropout_rates)`, mean and standard
+    never parts the clients whose i // T agree; `privacy_target`, the weak T that it keeps for any
+    number of rounds where blocks do not say it; `cardinality(dropout_rates)`, mean and standard
     deviation of the size of a round's sum where clients i are away independently, float64[N];
     `chances(dropout_rates)`, of the same, each client's chance to be in a round where all rounds
-    are independent and alike, or None; `joins_alone`, whether clients join by coins of their own;
+    are independent and alike, or None; `joins_alone`, whether clients join by their own coins;
     `of_blocks()`, the scheme over its blocks as clients, which differ for it in nothing but who is
     available; `separation`, the least difference of two rounds of one client; `depends_on_data`,
-    whether it looks at anything that clients' data decide: without it no epsilon is told of sums
-    with noise.
+    whether it looks at anything that clients' data decide: without it no epsilon is reported for
+    sums with noise.
     """
 
     @property

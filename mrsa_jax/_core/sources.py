@@ -3,7 +3,7 @@
 A finished result is kept only where the code that made it is unchanged. No digest holds a path: the
 same text elsewhere is the same code. Of a module that has a file its text counts, and that of the
 modules it imports, however they are nested, except those of libraries. What a notebook or a script
-defines has no text of its own that can be trusted: there its compiled functions count, with all
+defines has no separate text that can be trusted: there its compiled functions count, with all
 that they name.
 """
 
@@ -208,7 +208,7 @@ class _Walk:
             self.tell(one)
 
     def _parts(self, thing: Any) -> list[Any]:
-        """Add what is to be said of a value itself, and return its parts."""
+        """Add the words about a value itself, and return its parts."""
         if isinstance(thing, types.ModuleType):
             self.modules[thing.__name__] = None
             return [thing.__name__]

@@ -1,7 +1,7 @@
 """Named random streams: which key every draw of a simulation comes from.
 
 seed -> trial -> round -> stream -> client, each step a `fold_in` with an index or one of the
-constants below. So a client's draw does not depend on how many clients there are, and a trial's
+constants below. So a client's draw does not depend on the number of clients, and a trial's
 draws not on the batch that it runs in. Pads never come from here: they are ChaCha20 keystream
 (`mrsa_jax.modular`).
 """
@@ -361,7 +361,7 @@ def threshold(chances: Any, *, illegal: int = 0) -> Any:
 
     Args:
         chances: Numbers or arrays of them.
-        illegal: Threshold of a traced chance outside [0, 1] or NaN, of which nobody is told.
+        illegal: Threshold of a traced chance outside [0, 1] or NaN, which nothing reports.
     """
     if isinstance(chances, jax.core.Tracer):
         wide = jnp.promote_types(chances.dtype, jnp.float32)

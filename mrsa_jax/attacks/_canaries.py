@@ -87,7 +87,7 @@ class Residuals(NamedTuple):
         """Return how the noise differs from the plan, in words; nothing where it does not show.
 
         Args:
-            level: Probability that nothing is said of noise that is as planned.
+            level: Probability that nothing is reported for noise that is as planned.
         """
         margins, found = self.margins(level), []
         scale, own = np.diagonal(self.covariance), np.diagonal(margins)

@@ -246,7 +246,7 @@ def _sums(
     kernel: Float32[Array, "rounds rounds"] | None,
     count: int,
 ) -> Float32[Array, "{count} rounds"]:
-    """Return what is unknown of the sums along the shift, of so many histories."""
+    """Return what is unknown of the sums along the shift, of this many histories."""
     of_others, of_noise = jax.random.split(key)
     rounds, others = left.shape
     product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)

@@ -1,10 +1,10 @@
 """A malicious server: it sends one client the model, and all others one that teaches it nothing.
 
 Pasquini, Francati, Ateniese, "Eluding Secure Aggregation in Federated Learning via Model
-Inconsistency" (2022). The others' model has dead rectifiers, so their updates are zero but for the
-last bias, and the sum is the target's update: secure aggregation hides nothing. The defence, from
-the same paper: pads whose seeds depend on a hash of the model, so that they do not cancel between
-clients who were sent different ones.
+Inconsistency" (2022). The others' model has dead rectifiers, so their updates are zero except for
+the last bias, and the sum is the target's update: secure aggregation hides nothing. The defence,
+from the same paper: pads whose seeds depend on a hash of the model, so that they do not cancel
+between clients who were sent different ones.
 
 This is outside the threat model of the three papers, whose server follows the protocol.
 """

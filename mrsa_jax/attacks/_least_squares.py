@@ -119,7 +119,7 @@ def least_squares_attack(
         noise: sigma >= 0: client i sends x_i plus fresh noise of sigma times its deviation in
             each sum, and the estimate is the best linear one, P^T (P P^T + sigma^2 D)^-1 with D
             the rows' sums of squares. Not together with `ridge`.
-        prior: `"zero"` (the solution of least norm), or `"mean"`: what the sums do not tell of a
+        prior: `"zero"` (the solution of least norm), or `"mean"`: what the sums do not reveal of a
             client is taken from the mean update of all sums.
         memory: rho from 0 to 0.999999: updates drift as in `privacy.hidden_among`, one row after
             another, and what is estimated is the update of each client's last own row. Alone.

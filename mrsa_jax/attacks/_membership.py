@@ -34,7 +34,7 @@ _LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its l
 
 
 class MembershipScores(NamedTuple):
-    """What a membership attack says of each candidate; leading axes as of the view's parameters.
+    """A membership attack's findings on each candidate; leading axes as of the view's parameters.
 
     Attributes:
         scores: float64 [..., m], higher for samples taken for members.
@@ -79,7 +79,7 @@ class Membership:
 
         Raises:
             ConfigurationError: If the view is of another type, shapes do not fit, or the adversary
-                has too few samples of its own.
+                has too few separate samples.
         """
         seen = checked_view(view, MembershipView)
         targets = _checked(seen)

@@ -1,4 +1,4 @@
-"""Ground for attacks: rounds whose sums are kept beside what was sent, and uploads on a line.
+"""Ground for attacks: rounds whose sums are kept with what was sent, and uploads on a line.
 
 What these functions return holds the truth as well as what is seen; an attack gets the view alone.
 """
@@ -66,7 +66,7 @@ def summed_rounds(
     """Train over a participation history by averaging, and keep what an attack is about.
 
     The rounds are those of `federated.train` with the same seed, bit for bit, where nobody is lost
-    within a round; this also returns the clients' own updates, which no server sees.
+    within a round; this also returns the individual updates, which no server sees.
 
     Args:
         seed: JAX key or seed.

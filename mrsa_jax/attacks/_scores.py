@@ -1,4 +1,4 @@
-"""How good an attack is: distances between images, matched pairs, and who was told apart.
+"""How good an attack is: distances between images, matched pairs, and clients distinguished.
 
 Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment" (2004), for SSIM; Carlini et al.,
 "Membership inference attacks from first principles" (2022), for rates at few false positives.
@@ -151,7 +151,7 @@ def _similarity(
 def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
     """Return for each original the reconstruction that is its own, by least total squared error.
 
-    An attack on several images returns them in an order of its own.
+    An attack on several images returns them in any order.
 
     Args:
         images: Real [m, height, width, channels], reconstructions.

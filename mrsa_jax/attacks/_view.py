@@ -152,7 +152,7 @@ class UpdateView:
 
 @finding
 class MembershipView:
-    """Whoever holds a client's model, candidates for its samples, and samples of its own.
+    """Whoever holds a client's model, candidates for its samples, and separate samples.
 
     Attributes:
         model: Flax module.

@@ -92,8 +92,8 @@ def cyclic(
 
     Args:
         dropout_rates: Chance to be offline at each of the L places of the cycle, in [0, 1], [L].
-        phase: How many rounds a client is ahead: an integer for everybody, or [N] of them. Round
-            j, from 0, uses `dropout_rates[(j + phase) % L]`.
+        phase: The number of rounds that a client is ahead: an integer for everybody, or [N] of
+            them. Round j, from 0, uses `dropout_rates[(j + phase) % L]`.
 
     Returns:
         The model, a pytree; rates and phases are data, L is a size.
@@ -231,7 +231,7 @@ def replay(
         beyond: What follows the last recorded round: `"repeat"`, the first one again; `"absent"`,
             nobody is online, so that every further round is skipped. No length of rollout raises.
         start: `"first"`, every trial starts at row 0, so that trials differ in the selection
-            only; `"random"`, each at a row of its own, uniform (needs `beyond="repeat"`).
+            only; `"random"`, each at a separate row, uniform (needs `beyond="repeat"`).
 
     Returns:
         The model, a pytree; the trace is data, its shape a size.

@@ -166,7 +166,7 @@ def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, 
 def register(
     name: str, factory: Callable[..., Availability], *, papers: str | Sequence[str] = ()
 ) -> None:
-    """Add an availability model of your own, which flags, files, sweeps and `cite` then know.
+    """Add your own availability model, which flags, files, sweeps and `cite` then know.
 
     It is written `name`, or `name:3:0.5` where the factory takes parameters behind the rates. On
     the command line, `--plugin FILE.py` runs the file that registers it. Registering a name again

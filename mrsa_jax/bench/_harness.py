@@ -1,4 +1,4 @@
-"""Time our code beside a peer's in the same run: correctness first, compile time apart.
+"""Time our code and a peer's in the same run: correctness first, compile time apart.
 
 Habits: both sides warmed up, results blocked on, repeats interleaved (a loaded machine slows
 both), the seconds and the processor seconds of every repeat kept, memory, machine, versions and
@@ -32,7 +32,7 @@ class ResultsDifferError(AssertionError):
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """One case of one benchmark, ours beside a peer's.
+    """One case of one benchmark, ours against a peer's.
 
     Attributes:
         benchmark: Topic, e.g. `"selection"`.
@@ -81,7 +81,7 @@ class Measurement:
 
     @property
     def core_ratio(self) -> float | None:
-        """The same of processor seconds: one core of ours against one of the peer's."""
+        """The same of processor seconds: one of our cores against one of the peer's."""
         return _quotient(self.peer_processor_seconds, self.processor_seconds)
 
     @property
@@ -102,7 +102,7 @@ class Measurement:
         return self.spread > MOST_SPREAD
 
     def derived(self) -> dict[str, Any]:
-        """Return what a record holds beside the fields."""
+        """Return what a record holds in addition to the fields."""
         names = ("rate", "ratio", "core_ratio", "spread", "is_noise")
         return {name: getattr(self, name) for name in names}
 

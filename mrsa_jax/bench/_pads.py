@@ -19,7 +19,7 @@ KEYSTREAM = "OpenSSL ChaCha20 keystream alone, one core"
 
 
 def keystreams(streams: int, dim: int, modulus: int) -> Callable[[], int]:
-    """Return what makes the keystreams of so many pads with OpenSSL, and returns their number."""
+    """Return what makes the keystreams of this many pads with OpenSSL, and returns their number."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     size = stream_bytes(dim, modulus)

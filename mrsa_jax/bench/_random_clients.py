@@ -1,4 +1,4 @@
-"""Clients of random images, and how other systems are told to train on them as ours does."""
+"""Clients of random images, and how other systems are made to train on them as ours does."""
 
 from __future__ import annotations
 

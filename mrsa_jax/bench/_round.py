@@ -140,7 +140,7 @@ def _beside_flower(n: int, degree: int, dim: int, *, is_real: bool) -> Measureme
 
 
 def cases(quick: bool) -> list[Case]:
-    """Return a round beside the real protocol, CCESA beside SecAgg, and growth."""
+    """Return a round against the real protocol, CCESA against SecAgg, and growth."""
     dim = 1_000 if quick else 10_000
     whole = 12 if quick else 100
     clients, degrees = (40, (10, 20)) if quick else (400, (20, 80, 320))

@@ -44,7 +44,7 @@ class LeftOut:
     """Cases that were not measured because something is not installed.
 
     Attributes:
-        why: E.g. "beside FedJAX: no environment".
+        why: E.g. "against FedJAX: no environment".
         make: Commands that install it.
         cases: Their names.
     """
@@ -61,7 +61,7 @@ class Report:
     Attributes:
         measurements: One for each case that was measured.
         failures: One for each case that was not, because a result was wrong or a peer broke down.
-        left_out: System in an environment of its own that has none here -> the cases left out.
+        left_out: System in a separate environment that has none here -> the cases left out.
         machine: Where it ran.
         time: When it began.
     """
@@ -115,7 +115,7 @@ def run(
 
     Args:
         topics: Names of `TOPICS`; all of them if empty.
-        peers: Whether to compare with other systems too, each in an environment of its own.
+        peers: Whether to compare with other systems too, each in a separate environment.
         quick: Small sizes, for seconds instead of minutes.
         sizes: Sizes of your own instead of the topics': setting -> its values, as written, such
             as `{"n": ["100", "500"], "dim": ["1e4"]}`; a case for each combination.
@@ -162,7 +162,7 @@ class _Found:
     left_out: dict[str, LeftOut]
 
     def leave_out(self, name: str, case: str) -> None:
-        before = self.left_out.get(name, LeftOut(f"beside {PEERS[name][0]}", how_to_make(name)))
+        before = self.left_out.get(name, LeftOut(f"against {PEERS[name][0]}", how_to_make(name)))
         self.left_out[name] = dataclasses.replace(before, cases=(*before.cases, case))
 
 

@@ -1,4 +1,4 @@
-"""Selection rounds a second, every scheme against NumPy over all trials at once, one core."""
+"""Selection rounds per second, every scheme against NumPy over all trials at once, one core."""
 
 from __future__ import annotations
 

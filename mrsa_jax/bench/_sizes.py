@@ -1,4 +1,4 @@
-"""Sizes of your own: a case for each combination of the values that settings were given."""
+"""Your own sizes: a case for each combination of the values that settings were given."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def own_cases(topics: Sequence[str], given: Mapping[str, Sequence[str]]) -> dict
             is none of its kind or comes twice, and a case that memory does not hold.
     """
     known = {name for name, topic in TOPICS.items() if topic.sizes}
-    rule = f"must be named with sizes of your own, each one of {', '.join(sorted(known))}"
+    rule = f"must be named with your own sizes, each one of {', '.join(sorted(known))}"
     require(bool(topics) and known.issuperset(topics), "topics", rule, *topics)
     for name, values in given.items():
         argument = name.replace("-", "_")

@@ -133,7 +133,7 @@ def _by_script(history: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _check_script(schemes: list[str], clients: int, rounds: int) -> None:
-    """Raise unless the script says of the same histories what we say of them.
+    """Raise unless the script finds in the same histories what we find.
 
     Its tolerance takes a client near exposure for exposed: its first round may be earlier.
     """
@@ -195,12 +195,12 @@ def _beside_script(
 
 
 def cases(quick: bool) -> list[Case]:
-    """Return a sweep of schemes, rates and targets, and sweeps beside a script."""
+    """Return a sweep of schemes, rates and targets, and sweeps against a script."""
     rounds, trials, rates, repeats = (40, 2, 2, 1) if quick else (500, 100, 5, 2)
     name = f"6 schemes x {rates} rates x 3 targets x {trials} trials x {rounds} rounds"
     found = [Case(name, lambda: _measure(_planned(rounds, trials, rates), repeats))]
     for clients in (60,) if quick else (60, 120, 240, 1000):
         sizes = (clients, 40, 4, [0.3], 1) if quick else (clients, 150, 20, [0.1, 0.3, 0.5], 3)
-        words = f"beside a script: N = {clients}, {sizes[2]} trials x {sizes[1]} rounds"
+        words = f"against a script: N = {clients}, {sizes[2]} trials x {sizes[1]} rounds"
         found.append(Case(words, functools.partial(_beside_script, *sizes)))
     return found

@@ -18,9 +18,9 @@ class Topic(NamedTuple):
     """What a topic measures.
 
     Attributes:
-        ours: What of ours is timed.
+        ours: What is timed.
         beside: What it is compared with in this process.
-        peers: Systems in environments of their own that `--peers` compares it with.
+        peers: Systems in separate environments that `--peers` compares it with.
         sizes: Settings that a user's own sizes may name, with what they are otherwise.
     """
 

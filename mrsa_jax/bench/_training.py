@@ -1,6 +1,6 @@
 """Local training of a cohort: one jitted call a round against plain loops over its clients.
 
-Peers: PyTorch's plain loop (in an environment of its own), and the loop that one writes first in
+Peers: PyTorch's plain loop (in a separate environment), and the loop that one writes first in
 JAX: for each client and minibatch one jitted optax step, XLA's own convolution. They train on the
 same samples in the same order, without padding, and their updates are compared with ours before
 anything is timed.
@@ -223,7 +223,7 @@ def _share_of_products(measured: Measurement, workload: _Workload) -> str:
 
 
 def sized(n: int, model: str, samples: int) -> Sized:
-    """Return the cohort of n clients beside the loop in JAX, on random images."""
+    """Return the cohort of n clients against the loop in JAX, on random images."""
     check_known(model, "model", _OF_LOOPS, "a known model")
     size = 62_000 if model == "LeNet" else 200_000  # parameters, about
     # weights, gradients and updates of both sides; images, and those that a step reads
@@ -236,7 +236,7 @@ def sized(n: int, model: str, samples: int) -> Sized:
 
 
 def cases(quick: bool) -> list[Case]:
-    """Return the loop in JAX beside cohorts of several sizes, then PyTorch's loop."""
+    """Return the loop in JAX against cohorts of several sizes, then PyTorch's loop."""
     sizes = [("LeNet", 12, 33, 10), ("LeNet", 12, 100, 10), ("LeNet", 32, 100, 20)]
     sizes += [("MLP", 12, 33, 10), ("MLP", 12, 100, 10), ("MLP", 32, 100, 20)]
     names = ["MLP"] if quick else list(_WORKLOADS)

@@ -1,7 +1,7 @@
-"""Rival systems, each in a process and an environment of its own, behind one adapter.
+"""Rival systems, each in a separate process and environment, behind one adapter.
 
 A peer's folder holds `adapter.py`, which answers one JSON line a job, and `requirements.txt`, which
-pins its environment. The folders lie in `benchmarks/peers` of a checkout and beside this module in
+pins its environment. The folders lie in `benchmarks/peers` of a checkout and next to this module in
 an installed package. Nothing here imports JAX.
 """
 
@@ -144,7 +144,7 @@ class Peer:
         return answer
 
     def run(self) -> dict[str, Any]:
-        """Do the workload once; return what the adapter says of it."""
+        """Do the workload once; return what the adapter reports."""
         return self._ask(command="run")
 
     def saved(self, what: str = "updates") -> np.ndarray:

@@ -92,7 +92,7 @@ _DESCRIPTION = """Simulate multi-round secure aggregation in federated learning.
 Which clients' updates can a server solve for that sees only securely aggregated sums, round
 after round, and what does preventing it cost in accuracy? Start with `mrsa-jax demo`.
 Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags win. And
-each takes schemes, graphs, availability models and attacks of your own, from a Python file:
+each takes schemes, graphs, availability models and your own attacks, from a Python file:
 `mrsa-jax simulate --plugin mine.py --schemes mine`.
 """
 
@@ -218,7 +218,7 @@ def _parse(words: list[str]) -> Any:
             sys.stdout.write(_shortened(printed.read(), few, words[0]))
         joined = [word for word in words if "," in word]
         if stop.code and joined:
-            hint = f"hint: several values are set apart by blanks: {joined[0].replace(',', ' ')}"
+            hint = f"hint: separate several values with spaces: {joined[0].replace(',', ' ')}"
             error_console().print(hint, markup=False, highlight=False)
         raise
 

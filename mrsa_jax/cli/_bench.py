@@ -1,4 +1,4 @@
-"""`mrsa-jax bench`: our rates beside those of others, in one run, correctness first."""
+"""`mrsa-jax bench`: our rates compared with those of others, in one run, correctness first."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"
 
 @dataclasses.dataclass(frozen=True)
 class BenchConfig:
-    """Measure our rates beside those of other systems. Every result is compared before it is timed.
+    """Measure our rates and those of other systems. Every result is compared before it is timed.
 
-    With sizes of your own, every combination of their values is a case, and a setting with
+    With your own sizes, every combination of their values is a case, and a setting with
     several values gives a scaling curve with its power law.
 
     Examples:
@@ -51,13 +51,13 @@ class BenchConfig:
     """What to measure: names that --list shows; everything if none is named."""
 
     peers: bool = False
-    """Compare with other systems too, each in an environment of its own (--list says which)."""
+    """Compare with other systems too, each in a separate environment (--list shows them)."""
 
     quick: bool = False
     """Small sizes: all topics in about two minutes, to see that they work; no rates to quote."""
 
     n: _Values = ()
-    """Numbers of clients of your own; 500, 1e4 and 2**10 are all understood."""
+    """Your own numbers of clients; 500, 1e4 and 2**10 are all understood."""
 
     dim: _Values = ()
     """Coordinates of an update (round, pads)."""
@@ -164,7 +164,7 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
     for name in ("quick", "peers", "record"):
         rule = "must not be set with sizes of your own"
         require(not (has_sizes and getattr(config, name)), name, rule)
-    rule = "must be used together with sizes of your own, such as --n 100 500"
+    rule = "must be used together with your own sizes, such as --n 100 500"
     require(has_sizes or not config.dry_run, "dry_run", rule)
     if config.out is not None:
         rule = "must be a file or a folder in a folder that exists"
@@ -254,7 +254,7 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
         about = bench.TOPICS[topic]
         titles = ", ".join(PEERS[name][0] for name in about.peers)
         rows.append((topic, about.ours, about.beside, titles))
-    console = _table(("Topic", "What is measured", "Beside", "With --peers"), rows)
+    console = _table(("Topic", "What is measured", "Against", "With --peers"), rows)
     for name in names:
         title, what = PEERS[name]
         path = python_of(name)
@@ -267,7 +267,7 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
 
 def _print_tables(report: Report, seconds: float) -> None:
     if report.measurements:
-        headings = ("Topic", "Case", "Rate", "Memory", "Ratio", "For a core", "Aim", "Beside")
+        headings = ("Topic", "Case", "Rate", "Memory", "Ratio", "For a core", "Aim", "Against")
         _table(headings, [_cells(item) for item in report.measurements])
     where = report.machine
     print_words(

@@ -178,7 +178,7 @@ class Bars:
         self._bars.stop()
 
     def go_on(self, name: str) -> None:
-        """Draw again, after a rest, that work goes on."""
+        """Draw again, after a rest, that work continues."""
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
         self._task = None
@@ -186,7 +186,7 @@ class Bars:
         self._beat(name)
 
     def _beat(self, name: str | None) -> None:
-        """Show that work without stages goes on; or with None, that a stage begins."""
+        """Show that work without stages continues; or with None, that a stage begins."""
         if self._pulse is not None:
             self._bars.remove_task(self._pulse)
         self._pulse = None if name is None else self._bars.add_task(name, total=None, note="")
@@ -229,7 +229,7 @@ class Bars:
             self._line(f"{self._name}: {done} of {total}{self._left(now, done, total)}{self._note}")
 
     def note(self, text: str) -> None:
-        """Show beside the stage what is true for now; drawn with its next step."""
+        """Show next to the stage what is true for now; drawn with its next step."""
         self._note = text if self._console.is_terminal or not text else f", {text}"
 
     def say(self, text: str) -> None:

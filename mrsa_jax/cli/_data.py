@@ -19,7 +19,8 @@ class DataConfig:
     """List the data sets that are on this machine, or prepare one that is not."""
 
     action: tyro.conf.Positional[Literal["list", "prepare"]] = "list"
-    """list: say of each set where it is. prepare NAME: fetch one, once; the others need none."""
+    """list: show where each data set is stored. prepare NAME: fetch one, once; the others need no
+    fetching."""
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
     """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of tensorflow-datasets."""
@@ -122,7 +123,7 @@ def _confirmed() -> bool:
     """Ask on the terminal; where nobody can be asked, --yes must be given."""
     if not sys.stdin.isatty():
         raise ConfigurationError("`yes` must be given where there is no terminal to ask on: --yes")
-    sys.stderr.write("Go on? [y/N] ")
+    sys.stderr.write("Continue? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

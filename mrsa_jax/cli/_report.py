@@ -25,7 +25,7 @@ class ReportConfig:
       mrsa-jax report results/sweep --out sweep.html --open
       mrsa-jax report results/demo --column single
 
-    Exit status: 0 written, 2 no such folder, or none of ours, or half-written.
+    Exit status: 0 written, 2 no such folder, or another program's, or half-written.
     """
 
     folder: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = (
@@ -68,5 +68,5 @@ def run_report(config: ReportConfig) -> int:
         if saved.figures:
             names = ", ".join(path.name for path in saved.figures)
             sys.stdout.write(f"Drew {names}; as SVG and PDF in {config.folder / 'figures'}\n")
-        sys.stdout.write(f"Wrote {saved.path} ({size / 1e3:,.0f} kB, needs nothing beside it)\n")
+        sys.stdout.write(f"Wrote {saved.path} ({size / 1e3:,.0f} kB, needs no other file)\n")
     return 0

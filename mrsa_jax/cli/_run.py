@@ -22,7 +22,7 @@ def union_of(members: Iterable[tuple[str, type, bool, dict[str, Any]]]) -> Any:
 
     Args:
         members: The word of each, its settings, whether their whole docstring is its help, else
-            the first line, and what else `tyro` is told.
+            the first line, and what else `tyro` needs.
     """
     result: Any = None
     for name, settings, is_full, more in members:
@@ -51,7 +51,7 @@ def run_kind(
         show: Prints what was found.
         as_json: Gives what is printed of it as JSON, where the settings ask for that.
         devices: How many a CPU is to be; one a core if None.
-        early: Shows what is found before all of it is, but for those who ask for JSON.
+        early: Shows what is found before all of it is, except where JSON is asked for.
     """
     validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()

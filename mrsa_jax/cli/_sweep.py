@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:
-    """Compute a grid of settings of one command into one store; go on after any kill.
+    """Compute a grid of settings of one command into one store; resume after any interruption.
 
     A study is a TOML file: the settings of one command as its own file has them, and the axes.
 
@@ -47,10 +47,10 @@ class SweepCommand:
       population.cohort_size = [6, 12]
 
       mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
-      mrsa-jax sweep study.toml               # run it; run it again after a kill; or twice at once
-      mrsa-jax sweep study.toml --reuse DIR   # what another sweep has is not computed again
-      mrsa-jax sweep study.toml --workers 2   # in processes of their own (extra: dask)
-      mrsa-jax sweep study.toml --scheduler tcp://host:8786
+      mrsa-jax sweep study.toml               # run it; run it again after an interruption; or twice
+      at once mrsa-jax sweep study.toml --reuse DIR   # what another sweep has is not computed again
+      mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask) mrsa-jax sweep
+      study.toml --scheduler tcp://host:8786
 
     Open the store with mrsa_jax.study.open_study(DIR): an xarray data set whose `done` says which
     points are complete. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130
@@ -80,8 +80,8 @@ class SweepCommand:
     memory_gib: Annotated[Number, IS_POSITIVE] = None
     """Bound on the memory of the points that are computed at once, in GiB."""
     devices: Annotated[Count, Within(1)] = None
-    """Devices that a point's trials are dealt out to; one if left out, but for trainings, which
-    take a device a core."""
+    """Devices that a point's trials are dealt out to; one by default, except for trainings, which
+    take one device per core."""
     json: bool = False
     """Print what was done as JSON on standard output."""
     overwrite: bool = False

@@ -1,4 +1,4 @@
-"""`mrsa-jax watch FILE`: what a growing participation log leaks, a line a sum, and a gate."""
+"""`mrsa-jax watch FILE`: what a growing participation log leaks, one line per sum, and a gate."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _IS_TIME = Within(POSITIVE, rule="must be positive and finite")
 
 @dataclasses.dataclass(frozen=True)
 class WatchConfig:
-    """Follow a participation log while it grows: a line a sum of what leaks, and a gate.
+    """Follow a participation log while it grows: one line per sum, and a gate.
 
     The log is the JSON Lines of `mrsa_jax.live.Recorder` and its adapters; mrsa-jax audit reads
     logs of other kinds. Each learnt sum gives one line: the clients so far, the rank of the sums,
-    exposed clients, strong T, the bounds of weak T, and the worst hidden client. The log is all the
-    state there is: start again at any time, and the figures are the same to the last digit.
+    exposed clients, strong T, the bounds of weak T, and the worst hidden client. The log is the
+    only state: start again at any time, and the figures are the same to the last digit.
     Rounds are numbered as the log numbers them.
       mrsa-jax watch participation.jsonl --fail-below 3 --fail-below-hidden 2
       mrsa-jax watch participation.jsonl --wait
@@ -45,10 +45,11 @@ class WatchConfig:
     """Stop with status 3 unless weak T of at least this is known (2: nobody is exposed)."""
 
     fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
-    """Stop with status 3 unless each client is hidden among so many; noise is not counted."""
+    """Stop with status 3 unless each client is hidden among at least this many clients; noise is
+    not counted."""
 
     memory: Annotated[float | None, IS_CHANCE, tyro.conf.arg(metavar="RHO")] = None
-    """Correlation of a client's updates from one round to the next, below 1: tell of the worst
+    """Correlation of a client's updates from one round to the next, below 1: report the worst
     update of any one round, which --fail-below-hidden then judges."""
 
     share: Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")] = 1.0
@@ -58,7 +59,7 @@ class WatchConfig:
     """Wait for FILE if it is not there yet; without this flag its absence is an error."""
 
     keep_going: bool = False
-    """Go on after a breach."""
+    """Continue after a breach."""
 
     once: bool = False
     """Stop at the end of the file instead of waiting for more."""

@@ -61,7 +61,7 @@ class SourceStatus:
 
 
 def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceStatus, ...]:
-    """Say of each known data set whether it is on this machine.
+    """Report for each known data set whether it is on this machine.
 
     Args:
         directory: Data folder of tensorflow-datasets; its default if None.

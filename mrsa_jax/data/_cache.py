@@ -108,7 +108,7 @@ def _has_changed(about: dict[str, Any]) -> bool:
 
 
 def _read(path: pathlib.Path) -> tuple[dict[str, Any], Arrays] | None:
-    """Read a cached file, or None when there is none that is sound."""
+    """Read a cached file, or None if no valid one exists."""
     arrays = read_sealed(path, path.name)
     if arrays is None:
         return None

@@ -48,7 +48,7 @@ class Dataset:
 
 
 def check_dataset(dataset: Dataset) -> None:
-    """Raise unless a data set is sound.
+    """Raise unless a data set is valid.
 
     The partitions call this, so a data set built by hand is refused before anything is trained
     on it. A test set may be empty; a training set may not.
@@ -138,7 +138,7 @@ class ClientData:
 def check_client_data(clients: ClientData) -> ClientData:
     """Raise unless clients' data are sound; return them.
 
-    What the partitions build is sound; this is for clients put together by hand.
+    What the partitions build is valid; this is for clients put together by hand.
 
     Args:
         clients: What to check.

@@ -1,7 +1,7 @@
 """Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.
 
 A file is two zero bytes, a type code, the number of axes, each axis as a big-endian uint32, and
-the values in row-major order. Source: LeCun's description beside the MNIST files.
+the values in row-major order. Source: LeCun's description next to the MNIST files.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def normalise(
 
     Raises:
         ConfigurationError: If a number is not finite, `std` is not positive (a channel without
-            variation needs a `std` of its own), or there is not one for each channel.
+            variation needs a separate `std`), or there is not one for each channel.
 
     Examples:
         >>> import mrsa_jax as mj

@@ -1,7 +1,7 @@
 """Spread a data set's samples over clients: at random, or by shards of the sorted samples.
 
 Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr), Section 6 and appendix: IID, sorted
-shards (MNIST), and sorted shards beside a set that everybody holds (CIFAR-10).
+shards (MNIST), and sorted shards in addition to a set that everybody holds (CIFAR-10).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def shards(
         >>> bool(np.all((mj.data.class_counts(clients) > 0).sum(axis=1) == 1))
         True
 
-    Source: Multi-RoundSecAgg, appendix (MNIST: 120 sorted shards of 500, one a client). Differs
+    Source: Multi-RoundSecAgg, appendix (MNIST: 120 sorted shards of 500, one per client). Differs
     from the paper only with `single_label`.
     """
     generator = partition_generator(seed, dataset, num_clients)
@@ -117,8 +117,8 @@ def shards_with_shared(
 ) -> ClientData:
     """Give every client one sorted shard, and a small set of samples that all of them hold.
 
-    The shared set G takes the edge off one label a client. The rest of the samples is sorted by
-    label and cut into equal shards, one a client. With a balanced G each class loses as many
+    The shared set G softens one label per client. The rest of the samples is sorted by
+    label and cut into equal shards, one per client. With a balanced G each class loses as many
     samples, so that where classes are of equal size and the shards divide them, as in the
     paper's CIFAR-10 (4,980 = 12 x 415), every shard holds one label.
 
@@ -214,7 +214,7 @@ def _single_label_shards(
 
 
 def partition_generator(seed: Any, dataset: Dataset, num_clients: Any) -> np.random.Generator:
-    """Return what deals; raise unless the data set is sound and has a sample for each client."""
+    """Return what deals; raise unless the data set is valid and has a sample for each client."""
     check_dataset(dataset)
     check_count(num_clients, "num_clients")
     require(

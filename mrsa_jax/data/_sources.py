@@ -150,7 +150,7 @@ PACKAGED = {"mnist_5k": _Packaged(28, 255), "digits": _Packaged(8, 16)}
 """Sets that this package holds."""
 
 SOURCES = (*PACKAGED, *PREPARED, "idx", "cifar", "olivetti")
-"""What `load` understands, beside `"tfds:<name>"` for any prepared tensorflow-datasets set."""
+"""Names that `load` knows; `"tfds:<name>"` is any prepared tensorflow-datasets set."""
 
 FASHION_DIRECTORY = pathlib.Path("/usr/share/datasets/fashion-mnist")
 """Where the system package dataset-fashion-mnist of Debian and Ubuntu puts its files."""
@@ -185,7 +185,7 @@ def load(
             tensorflow-datasets or of scikit-learn (their own default if None). The first two
             names take none.
         seed: Orders the training samples. For `"mnist_5k"`, `"digits"` and `"olivetti"`, which
-            have no test set of their own, it also chooses one sample in five of each class.
+            have no test set, it also chooses one sample in five of each class.
 
     Returns:
         The data set, inputs in [0, 1], height x width x channels.

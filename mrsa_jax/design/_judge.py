@@ -214,7 +214,7 @@ class Judgement:
             ("weak T", f"{weak} ({'certified' if self.certified else 'bounds'})"),
             ("hidden among", f"{self.hidden_worst:.4g} (worst), {self.hidden_median:.4g} (median)"),
             ("strong T", str(self.strong_privacy)),
-            ("clients in a mean sum", f"{self.cardinality:.4g} of {self.cohort_size} ({sure})"),
+            ("mean clients per round", f"{self.cardinality:.4g} of {self.cohort_size} ({sure})"),
             ("fairness gap F", f"{self.fairness_gap:.3g} after {self.num_rounds} rounds"),
             ("lines", f"{self.num_lines} of {self.line_size} clients"),
             ("rank", f"{self.rank} at most, of {self.num_clients} clients"),
@@ -239,10 +239,10 @@ def judge(
     num_trials: int = 40,
     seed: int = 0,
 ) -> Judgement:
-    """Return what a family of lines promises for ever, and what its sums are like.
+    """Return what a family of lines keeps for any number of rounds, and what its sums are like.
 
     Use it to choose a family before clients are asked at all. Weak T alone misleads: look at how
-    well clients are hidden beside it, and at how often there is a sum.
+    well clients are hidden as well, and at how often there is a sum.
 
     Whatever rounds sum disjoint lines, their span lies in that of all lines. So weak T, strong T
     and `privacy.hidden_among` of the matrix `lines` are bounds from below for every history, and
@@ -256,14 +256,15 @@ def judge(
         dropout_rate: p, the chance to be away in a round: a number, or one for each client.
         classes: As for `selection.from_lines`.
         fairness: As for `selection.from_lines`.
-        num_rounds: Rounds that are simulated for F, and where needed for the mean sum.
+        num_rounds: Rounds that are simulated for F, and where needed for the mean clients per
+        round.
         num_trials: Trials of them.
         seed: Of these.
 
     Returns:
-        The judgement (`Judgement`). The mean sum is exact where components have at most 16 lines;
-        otherwise it comes with the Clopper-Pearson interval of the chance of a sum, as rounds are
-        independent of each other in whether they have one.
+        The judgement (`Judgement`). The mean number of clients is exact where components have at
+        most 16 lines; otherwise it comes with the Clopper-Pearson interval of the chance of a sum,
+        as rounds are independent of each other in whether they have one.
 
     Raises:
         ConfigurationError: As `selection.from_lines`, `availability.independent` and

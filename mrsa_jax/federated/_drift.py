@@ -108,7 +108,7 @@ def measure_drift(
 ) -> Drift:
     """Estimate spread and memory of clients' updates, for `privacy.information`.
 
-    Use it on your own updates; `train(..., measure_drift=True)` does it itself.
+    Use it on given updates; `train(..., measure_drift=True)` does it itself.
 
     With e_ir = x_ir - (mean over the round's K_r clients), E |e_ir|^2 = s_r^2 (1 - 1/K_r), and
     for two rounds of one client, whose cohorts share O clients,

@@ -39,8 +39,9 @@ def component_labels(
     Raises:
         ConfigurationError: If a shape or a type is wrong.
 
-    Edge cases: with nobody alive all are -1; a client without living neighbours is a component
-    of its own. Cost: O(n^2) a step and about log n steps at most; a dense graph takes three.
+    Edge cases: with nobody alive all are -1; a client without living neighbours is a
+    separate component. Cost: O(n^2) per step and about log n steps at most; a dense graph takes
+    three.
 
     Examples:
         >>> import mrsa_jax as mj

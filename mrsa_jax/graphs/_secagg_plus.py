@@ -125,7 +125,7 @@ def secagg_plus_parameters(
     correctness = check_integer(correctness_bits, "correctness_bits", 1)
     rates = _Rates(clients, corrupt, dropped, security, correctness, lying_server)
     rule = (
-        f"must leave room for a threshold beside `dropout_fraction`: with {corrupt} corrupt and "
+        f"must leave room for a threshold, given `dropout_fraction`: with {corrupt} corrupt and "
         f"{dropped} lost of {clients} clients not even the complete graph is enough"
     )
     fits = rates.complete_is_enough()

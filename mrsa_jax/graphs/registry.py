@@ -1,6 +1,6 @@
 """Assignment graphs by name, a row each: what flags, files, titles and citations know of them.
 
-A graph is written `name`, its number being a setting of its own, one over blocks and a user's own
+A graph is written `name`, its number being a separate setting, one over blocks and a user's own
 (`register`) `name:parameters`. Nothing here imports JAX before a graph is built.
 """
 
@@ -39,7 +39,7 @@ class Row:
         chance: parameters -> p of the G(n, p) that it is, which CCESA's theorems are about; None
             of others.
         is_complete: Whether all are joined with all, whoever is lost.
-        is_connected: parameters -> whether it never falls apart while nobody is lost.
+        is_connected: parameters -> whether it is always connected while nobody is lost.
         rule: What the text must be, where it is not plain or its number is a setting.
         read: Parts behind the name -> parameters.
         fields: Names of the parameters.
@@ -115,7 +115,7 @@ def register(
     label: str | Callable[..., str] | None = None,
     papers: str | Sequence[str] = (),
 ) -> None:
-    """Add an assignment graph of your own, which flags, files, sweeps and `cite` then know.
+    """Add your own assignment graph, which flags, files, sweeps and `cite` then know.
 
     It is written `name`, or `name:3:0.5` where the factory takes parameters behind n. On the
     command line, `--plugin FILE.py` runs the file that registers it. Registering a name again

@@ -58,7 +58,7 @@ class SegmentResult:
         counts: int32[blocks], clients in each of those sums.
         summed: bool[n], who is in the mean; nobody unless OK.
         clipped_fraction: Share of the coordinates that were clipped, of the clients who sent.
-        result: What `protocol.run` says of a "real" round (its privacy, transcript and costs);
+        result: What `protocol.run` reports on a "real" round (its privacy, transcript and costs);
             None for the others.
     """
 
@@ -96,7 +96,7 @@ def aggregate(
     segment is the mean of the same clients and no sum is an input.
 
     Args:
-        seed: Integer or key; rounding, attacks and, but for "real", all secrets come from it.
+        seed: Integer or key; rounding, attacks and, except for "real", all secrets come from it.
         updates: float32[n, d], a row for each slot; or a function of (start, stop) that returns
             float32[n, stop - start], called for one segment after the other (for all that go at
             once, and then they are worked off). Rows of clients outside V3 are not read.
@@ -117,7 +117,7 @@ def aggregate(
         progress: Called after each segment with (segments done, segments).
 
     Returns:
-        The outcome; a round that fails says so in `status`.
+        The outcome; a round that fails shows it in `status`.
 
     Raises:
         ConfigurationError: If an argument breaks a rule, or a client of V3 has a NaN.
@@ -132,7 +132,7 @@ def aggregate(
         >>> result.update.tolist(), result.summed.astype(int).tolist()
         ([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [1, 1, 0, 0, 1, 1])
 
-    Cost: linear in n d but for the pads of "array": a keystream of each pair of a block over the
+    Cost: linear in n d apart from the pads of "array": a keystream of each pair of a block over the
     segment. Memory: updates and codes of the segments that go at once, a segment or 4 MiB of each
     on a CPU, at most an eighth of an accelerator's memory ("real": codes of all).
 

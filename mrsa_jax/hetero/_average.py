@@ -117,8 +117,8 @@ class SegmentAverage:
         """Average one round's updates.
 
         Each step is one program over as many segments as go at once. Under `jit`, `vmap` or
-        `scan` the bits are the same, and what is wrong with traced values raises nothing. Memory
-        beside the updates: the codes of those segments ("array" under a trace: of all).
+        `scan` the bits are the same, and what is wrong with traced values raises nothing. Memory in
+        addition to the updates: the codes of those segments ("array" under a trace: of all).
 
         Args:
             key: Randomness of the rounding and of the attackers.

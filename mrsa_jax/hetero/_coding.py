@@ -128,7 +128,7 @@ def decode(
 
     Raises:
         ConfigurationError: If shapes do not fit or a count is impossible; of traced values,
-            shapes and types alone can be told.
+            only shapes and types are known.
 
     Examples:
         >>> import mrsa_jax as mj

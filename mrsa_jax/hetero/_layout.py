@@ -66,7 +66,7 @@ class SegmentBlock:
 
 
 class SegmentRows(NamedTuple):
-    """Segments of a layout as arrays, one beside the other (Z of them, or a part).
+    """Segments of a layout as arrays, side by side (Z of them, or a part).
 
     Attributes:
         segment: int32[Z], l.

@@ -1,7 +1,7 @@
 """What secure sums of segments leak over rounds, together with whom the server selects.
 
 In each round the server learns one sum for each block of each segment (HeteroSAg). Coordinates
-are separate unknowns, so every segment has a matrix of its own, a row for each learnt block, and
+are separate unknowns, so every segment has a separate matrix, a row for each learnt block, and
 leaks what follows from that matrix (Multi-RoundSecAgg's measures). Neither paper joins the two.
 """
 
@@ -96,7 +96,7 @@ class SumLeakage:
 
 @finding
 class SegmentLeakage:
-    """What all segments leak (`segment_leakage`), beside the same rounds without segments.
+    """What all segments leak (`segment_leakage`), and the same rounds without segments.
 
     Attributes:
         segments: What each segment leaks.

@@ -77,7 +77,7 @@ def segment_matrix(
 
 
 def check_scheme(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
-    """Return G and T (1 but for "hc") of a known scheme, or raise."""
+    """Return G and T (1 except for "hc") of a known scheme, or raise."""
     if not isinstance(scheme, str) or scheme not in SCHEMES:
         raise ConfigurationError(
             f"`scheme` must be a known scheme; got {scheme!r}; {nearest(str(scheme), SCHEMES)}"
@@ -231,7 +231,7 @@ def blocks_of(matrix: ArrayLike | Sequence[Any]) -> tuple[tuple[tuple[int, ...],
 
 
 def check_subgroups(subgroups: Any, groups: int | None = None) -> list[int]:
-    """Return the subgroups of each group, of so many groups if that is known, or raise."""
+    """Return the subgroups of each group, of this many groups if that is known, or raise."""
     counts = check_integers(subgroups, "subgroups", 1)
     require(len(counts) > 0, "subgroups", "must hold a number for each group", counts)
     if groups is not None:

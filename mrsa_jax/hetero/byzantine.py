@@ -90,7 +90,7 @@ class Scaling:
 
     @one_program
     def __call__(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
-        """Return the updates that the round goes on with."""
+        """Return the updates that the round continues with."""
         del key
         return jnp.where(mine[:, None], self.factor * updates, updates)
 
@@ -108,7 +108,7 @@ class Collusion:
     sigma_factor: Array
 
     def __call__(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
-        """Return the updates that the round goes on with."""
+        """Return the updates that the round continues with."""
         del key
         honest = ~mine
         count = jnp.sum(honest, dtype=jnp.float32)
@@ -128,7 +128,7 @@ class UniformResidues:
 
     @one_program
     def __call__(self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine) -> _Codes:
-        """Return the residues that the ring sum goes on with."""
+        """Return the residues that the ring sum continues with."""
         return jnp.where(mine[:, None], _uniform_residues(key, codes.shape, modulus), codes)
 
 
@@ -143,7 +143,7 @@ class GaussianAverage:
     std: Array
 
     def __call__(self, key: _Key, average: _Average, is_touched: _Touched) -> _Average:
-        """Return the average that the server goes on with."""
+        """Return the average that the server continues with."""
         noise = self.std * jax.random.normal(key, average.shape, jnp.float32)
         return jnp.where(is_touched, noise, average)
 
@@ -237,12 +237,12 @@ def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
 def collusion(
     is_byzantine: _Clients, kind: str = "little_is_enough", strength: float | int = 1.5
 ) -> Byzantine:
-    """Return clients that know all honest updates of the round and agree on one of their own.
+    """Return clients that know all honest updates of the round and agree on a false one.
 
     "little_is_enough": mean - z std of the honest updates, coordinate by coordinate: near enough
     to pass for honest, and always on the same side. "inner_product": -epsilon mean: the inner
     product of the average with the honest mean turns negative. Everybody else in the round counts
-    as honest, also who is lost later. If nobody else is, attackers send their own updates.
+    as honest, also who is lost later. If nobody else is, attackers send their true updates.
 
     Args:
         is_byzantine: bool[N], by client.

@@ -230,7 +230,7 @@ def geometric_median(
 
     Weiszfeld's iteration, y = sum of c_i v_i over the sum of c_i with
     c_i = w_i / max(||y - v_i||, smoothing), from the coordinate-wise median y0. Bad blocks that
-    weigh less than half move it by a bounded distance only, at any distance of their own: with a
+    weigh less than half move it by a bounded distance only, at any distance from them: with a
     share a of the weight, and the others within r of a point c, the result lies within
     (2 (1 - a) (r + smoothing) + ||y0 - c||) / (1 - 2 a) of c. A block with a value that is not
     finite is absent, and so is one of less than 2**-60 of the weight.

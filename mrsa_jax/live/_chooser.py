@@ -1,7 +1,7 @@
 """A selector round by round, for servers that are not simulated.
 
 Its state is that of the rounds that are over, so that it can be found again from a log: a
-selector that is given no more than those whom it chose chooses them again.
+selector that is given no more than those that it chose chooses them again.
 """
 
 from __future__ import annotations

@@ -51,13 +51,13 @@ def select(
     name: Callable[[Any], Any] = str,
     wait_for: int | None = None,
 ) -> Any:
-    """Return a strategy that asks whom a selector chooses, and records as `record` does.
+    """Return a strategy that asks the clients chosen by a selector, and records like `record`.
 
     Of the nodes that are there the selector chooses a cohort, which the given strategy then asks
     in its own manner. A node gets the next free index when it is first seen, and keeps it: its
-    block depends on it, so it is kept in `<log>.clients`. Nodes beyond the selector's N are told
-    by a warning and left out. The selector's state is that of the log: a server that starts again
-    goes on where the log ends. Blocks stay whole inside rounds with `SecAggPlus`.
+    block depends on it, so it is kept in `<log>.clients`. Nodes beyond the selector's N are named
+    by a warning and left out. The selector's state is that of the log: a server that starts
+    again continues where the log ends. Blocks stay whole inside rounds with `SecAggPlus`.
 
     Args:
         strategy: As in `record`; it must ask all nodes that it finds (a fraction of 1).

@@ -32,7 +32,7 @@ from mrsa_watch._base.primes import draw_primes, enough_primes
 
 
 def is_for_kernel(columns: int) -> bool:
-    """Return whether a kernel eliminates matrices of so many columns."""
+    """Return whether a kernel eliminates matrices of this many columns."""
     from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
 
     # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through `_blocked` by XLA
@@ -127,8 +127,8 @@ def ranks_modulo(
 def upper_bounds(matrices: np.ndarray | Array) -> Int32[Array, " batch"]:
     """Return of each matrix the smaller one of its numbers of distinct non-zero rows, columns.
 
-    Where sums of different lines happen to be equal, more lines may be counted than there are,
-    never fewer: an upper bound of the rank all the same.
+    Where sums of different lines happen to be equal, too many lines may be counted, never
+    too few: an upper bound of the rank all the same.
     """
     words = matrices if isinstance(matrices, jax.Array) else on_device(codes(matrices))
     return _upper_bounds(words)

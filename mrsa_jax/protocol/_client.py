@@ -398,12 +398,12 @@ class Client:
 
         An honest server's list is that short only where nobody could unmask the sum with it.
         """
-        problem = (f"is told that {count} of it and its neighbours are left, fewer than its "
+        problem = (f"learns that {count} of it and its neighbours are left, fewer than its "
                    f"threshold of {self.threshold}")  # fmt: skip
         self._expect(count >= self.threshold, problem, TooFewSurvivorsError)
 
     def _check_company(self, request: SurvivorList) -> None:
-        """Refuse if in one of its own blocks nobody else can be summed, as far as it can see.
+        """Refuse if in one of its blocks no other client can be summed, as far as it can see.
 
         It sees which of its neighbours are; of other members of the block it knows only how many
         clients are summed in the whole round. A list that it signs names everybody.

@@ -227,12 +227,12 @@ def run(
         that step on (`network.refused` hears why); shares that are found to be forged leave the
         round `UNRELIABLE`. With |V3| < 2 the status is `TOO_FEW_SURVIVORS`: the client refuses
         to unmask, so that V4 is empty and nothing is learned. A client of V3 who would be alone
-        in one of its blocks counts as lost in all of them (`secagg.admitted`): it is told that it
+        in one of its blocks counts as lost in all of them (`secagg.admitted`): it learns that it
         is alone, refuses to answer, and what it sent stays hidden by its self pads.
 
         A client sends no input where of it and its neighbours t_i were in V1 and fewer are in V2,
         and no shares where fewer than t_i are summed: it refuses such lists, an honest server's
-        as a lying one's. What then still works is a list of its own for each client, which gives
+        as a lying one's. What then still works is a different list for each client, which gives
         sums over few or single clients (`secagg.unmasking_risk`). The consistency check ends
         that: over the complete graph with 2 t > n all who unmask have signed one list. On a
         sparse graph a client can check its own neighbourhood only: i and j who unmask have signed

@@ -48,7 +48,7 @@ class Server:
         summed: bool[n], whose inputs the round sums, once Step 2 is closed: V3 less those who
             would be alone in one of their blocks, and of the blocks that clients keep, those
             that lost somebody. These count as lost: of them s_i^SK is
-            recovered, never b_i, and their self pads go on hiding what they sent.
+            recovered, never b_i, and their self pads still hide what they sent.
         padded_inputs: uint32[n, d], what the clients of V3 sent; zeros elsewhere.
         is_recovered: bool[n], whose secret (b_i of those summed, else s_i^SK) the shares gave
             back.
@@ -204,8 +204,8 @@ class Server:
         """Close step 2, decide who is summed, and return `SurvivorList` for each client of V3.
 
         It names only clients who are summed, the recipient and its neighbours of them or, for the
-        consistency check, all; and says how many there are. A client who counts as
-        lost is told that it is alone, which it refuses to answer.
+        consistency check, all; and reports their number. A client who counts as
+        lost learns that it is alone, which it refuses to answer.
         """
         self._close(2)
         v3 = self._members(3)

@@ -1,6 +1,6 @@
 """Shamir's secret sharing of 256-bit secrets over GF(2^31 - 1), limb by limb.
 
-A secret is nine limbs of 30 bits, little-endian; each limb is the value at 0 of its own random
+A secret is nine limbs of 30 bits, little-endian; each limb is the value at 0 of a separate random
 polynomial of degree t - 1, and the holder at point x gets all nine values there. Products of two
 field elements fit into uint64. A. Shamir, "How to share a secret" (1979); CCESA, Algorithm 1.
 """

@@ -335,7 +335,7 @@ class SurvivorList(Message):
 
     @classmethod
     def size(cls, *counts: int) -> int:
-        """Return the bytes on the wire for so many survivors."""
+        """Return the bytes on the wire for this many survivors."""
         return HEADER_BYTES + COUNT_BYTES + sum(counts) * ID_BYTES
 
     def to_bytes(self) -> bytes:
@@ -386,7 +386,7 @@ class UnmaskShares(Message):
 
 @dataclasses.dataclass(frozen=True)
 class SignedSurvivors(Message):
-    """Consistency check, up: a client's signature of the survivors that it was told.
+    """Consistency check, up: a client's signature of the survivors that it received.
 
     Attributes:
         round_index: Round.

@@ -1,4 +1,4 @@
-"""A quantizer on a lattice through 0, for sums that carry noise of their own.
+"""A quantizer on a lattice through 0, for sums that carry their own noise.
 
 What one client adds has an exact bound in the Euclidean norm, which is what differential privacy
 needs: clip, rotate at random, scale, round at random until the integers keep the bound.
@@ -166,7 +166,7 @@ def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
     return values
 
 
-# ---- A quantizer on a lattice through 0, for sums that carry noise of their own.
+# ---- A quantizer on a lattice through 0, for sums that carry their own noise.
 
 _REJECTION = math.exp(-0.5)
 # Lattice steps in a clip norm: beyond, float32 would have no fraction to round by.
@@ -231,7 +231,7 @@ class LatticeQuantizer:
         Args:
             key: JAX key of this client's rounding.
             values: float32[dim]; what is not finite counts as 0. Of several updates (leading
-                axes) each has a key of its own.
+                axes) each has its own key.
 
         Returns:
             Integers as two's complement words, of a squared norm of at most `squared_bound`

@@ -1,6 +1,6 @@
 """From client updates to their average through one secure sum.
 
-Encode, decide what is learnt, sum in the ring, decode: executables of their own, so that a
+Encode, decide what is learnt, sum in the ring, decode: separate executables, so that a
 trained model is bit-identical whether the ring sum computes the pads or not. HeteroSAg's decoding
 with a single block (divided by the survivors).
 """
@@ -211,7 +211,7 @@ def ring_average(
     """Build the aggregator that averages updates through one secure sum.
 
     By itself everybody shares pads with everybody and each sum can be unmasked. A `rule` makes it
-    SecAgg, SecAgg+ or CCESA with thresholds: a round whose sum cannot be unmasked says so in its
+    SecAgg, SecAgg+ or CCESA with thresholds: a round whose sum cannot be unmasked shows this in its
     status, and what was learnt nevertheless is in `components`.
 
     Args:

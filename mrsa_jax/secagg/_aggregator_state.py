@@ -105,7 +105,7 @@ def check_plan(blocks: Int[np.ndarray, " n"], plan: SegmentPlan) -> None:
     """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
     members = memberships(plan, len(blocks))
     same = bool((whole_blocks(members, blocks) == members).all())
-    require(same, "plan", "must sum whole blocks in each of its own", blocks.tolist())
+    require(same, "plan", "must sum whole blocks in each of its blocks", blocks.tolist())
 
 
 def heeded(
@@ -117,7 +117,7 @@ def heeded(
 ) -> Bool[np.ndarray, "5 n"]:
     """Return V0 to V4 less those who refuse what an honest server tells them.
 
-    A client goes on only while of it and its neighbours at least t_i are there: in V2 before it
+    A client continues only while of it and its neighbours at least t_i are there: in V2 before it
     sends its input (unless fewer were in V1 already, so that nobody can ever rebuild its secrets),
     among those summed before it hands out shares. Only rounds that Theorem 1 calls unreliable are
     changed by it.
@@ -216,7 +216,8 @@ class AggregateOut(NamedTuple):
             sent an input.
         summed: bool[n], the slots that are in the sum, or in every segment's; none unless OK.
         components: int32[n], for each slot the smallest slot of the learnt sum that it is in, -1
-            for none: more than one number where the graph fell apart, in failed rounds too.
+            for none: more than one number where the graph became disconnected, in failed rounds
+                too.
         total_weight: uint32, the sum of the weights, learnt in the same secure sum; the number of
             clients where there are none; 0 unless OK.
         wrapped: int32, coordinates whose true sum is outside the ring's window, so that the total
@@ -246,8 +247,8 @@ class Aggregator(Protocol):
     the round's graph is drawn. `federated.train` passes them only where it has them.
 
     One that JAX can trace runs on accelerators inside programs of many rounds; any other (work on
-    the host, real messages, no pytree) is called once a round. What is traced is not told of
-    weights beyond its budget: a `checked_weights` method is asked before.
+    the host, real messages, no pytree) is called once a round. What is traced receives no weights
+    beyond its budget: a `checked_weights` method is asked before.
     """
 
     def init(self) -> AggregatorState:

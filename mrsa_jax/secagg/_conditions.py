@@ -1,4 +1,4 @@
-"""Which sums a round's shares give away: Theorems 1 and 2 of CCESA as predicates on sets.
+"""Which sums a round's shares reveal: Theorems 1 and 2 of CCESA as predicates on sets.
 
 Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation", Section 4.2.
 Symbols: Adj(i) -> row i of `adjacency`; V_0 to V_4 -> rows of `survivors`; t_i -> `thresholds`;
@@ -217,7 +217,7 @@ def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, 
 
     False says that no client gives away both of its secrets, and nothing of other attacks by a
     server that lies. Clients of `protocol` refuse lists below their threshold, which ends those
-    that name too few; a server that makes up a list of its own for each client still unmasks sums
+    that name too few; a server that makes up a different list for each client still unmasks sums
     over few of them, or one (in tests: one of 10 at t = 6, six of 10 at t = 7, over the complete
     graph), unless the round has the consistency check; without it, one that makes up clients or
     their keys reads their shares.

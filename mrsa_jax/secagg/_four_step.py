@@ -84,7 +84,7 @@ def aggregate(
     Args:
         seed: Integer, bytes or key from which every secret is derived, with the graph, thresholds
             and blocks; reproducible, so no secret. Rounds that differ in inputs and losses alone
-            need seeds or numbers of their own.
+            need their own seeds or numbers.
         inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its members'
             coordinates of it. What a client holds elsewhere is never read.
         adjacency: bool[n, n], symmetric with an empty diagonal: who shares secrets and pads.

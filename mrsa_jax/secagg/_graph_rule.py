@@ -147,7 +147,7 @@ def graph_rule(
     In each round a new graph is drawn over the n slots, which the cohort fills in the order of
     client ids; a smaller cohort has the graph that the first slots induce. The sum over V3, as
     the policy leaves it, is learnt if it can be unmasked; sums over parts of it too, if the graph
-    falls apart (Theorem 2), even in a round that fails.
+    becomes disconnected (Theorem 2), even in a round that fails.
 
     Args:
         graph: E.g. `graphs.erdos_renyi(n, p)`; n is the largest cohort.

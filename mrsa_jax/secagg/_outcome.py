@@ -256,12 +256,12 @@ def judged(
 ) -> PlanOutcome:
     """Return the outcome of a round in which the server knows some clients' secrets.
 
-    `known` says of whom b_i (of those summed) or s_i^SK (of the others in V2) came back, `kept`
-    which blocks clients keep (int[n]; None for none). Blocks of the plan
-    can be judged one by one although their pads come from the same seeds: the block's number is
-    in the nonce of each pad, so that to whoever has no seed the keystreams of different blocks
-    are independent, and who has one has its pads in all of them. No equation between the padded
-    inputs of one block and those of another is left over.
+    `known` lists for which clients b_i (of those summed) or s_i^SK (of the others in V2) came back,
+    `kept` which blocks clients keep (int[n]; None for none). Blocks of the plan can be judged one
+    by one although their pads come from the same seeds: the block's number is in the nonce of each
+    pad, so that to whoever has no seed the keystreams of different blocks are independent, and who
+    has one has its pads in all of them. No equation between the padded inputs of one block and
+    those of another is left over.
     """
     summed = admitted(plan, survivors[_V3], kept)
     lost = survivors[_V2] & ~summed

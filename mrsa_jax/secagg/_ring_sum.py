@@ -113,7 +113,7 @@ def ring_sum(
             pair's keystream made once and used with both signs, and what the server removes is
             taken off again. "sets": the plain modular sum, without pads. The totals are bit-equal.
         first_block: Number of the plan's first block, part of its nonces: where a long plan runs
-            in parts, each part goes on where the last one ended, so that the pads are those of
+            in parts, each part continues where the last one ended, so that the pads are those of
             the whole and none comes twice.
 
     Returns:

@@ -142,8 +142,8 @@ def round_costs(
         ConfigurationError: If the graph is not symmetric, survivors are not nested, or an
             argument has a wrong shape or range.
 
-    Edge cases: nobody in V1 costs nothing. Clients of V3 who count as lost (`admitted`) are told
-    that they are alone and refuse: Step 3 costs nothing with |V3| < 2.
+    Edge cases: nobody in V1 costs nothing. Clients of V3 who count as lost (`admitted`) learn that
+    they are alone and refuse: Step 3 costs nothing with |V3| < 2.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -284,7 +284,7 @@ def expected_costs(
     Returns:
         float64 expectations, the same for every client. The server is charged an interpolation
         for every client of V2 outside V3, whether or not it has a neighbour in V3, and rounds
-        with |V3| < 2 as if they went on: both matter only to tiny rounds.
+        with |V3| < 2 as if they continued: both matter only to tiny rounds.
 
     Raises:
         ConfigurationError: If an argument is out of range.

@@ -237,10 +237,10 @@ def crossing_partitions(
     """Return selection by crossing partitions: whole rows or whole columns of T x T grids.
 
     Clients stand on grids; a round sums lines of T clients, in each grid rows or columns but not
-    both, K clients in all. Weak T is T for ever, as with `batch_partitioning`, and a grid has two
-    chances to be available, so sums are less rare; the price is how well a client is hidden in the
-    long run: as among T^2 / (2T - 1) clients, not T, and strong T is 1. Clients that fill no grid
-    are blocks.
+    both, K clients in all. Weak T is T in any number of rounds, as with `batch_partitioning`, and a
+    grid has two chances to be available, so sums are less rare; the price is how well a client is
+    hidden in the long run: as among T^2 / (2T - 1) clients, not T, and strong T is 1. Clients that
+    fill no grid are blocks.
 
     **Weak T stays at least T.** Nothing splits blocks. In each grid every sum is one of rows or one
     of columns, so any combination v of sums has there the form v_ij = r_i + c_j, whatever the sum

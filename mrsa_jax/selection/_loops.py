@@ -29,7 +29,7 @@ _NEAR = 4  # keys, from which on walking takes fewest passes
 
 @compiled
 def _score(words, limits, size, blocks, counts, scores):
-    """Fill scores with the counts of available blocks; return how many there are.
+    """Fill scores with the counts of available blocks; return their number.
 
     Client c of block b has place c * blocks + b among words and limits.
     """

@@ -112,7 +112,7 @@ def aggregation_cardinality(
 ) -> Float32[Array, "*lead rounds"]:
     """Return C after each round: the mean number of clients in a sum, skipped rounds counted as 0.
 
-    Entry j is the mean row sum over the first j + 1 rounds. More clients a sum mean faster
+    Entry j is the mean row sum over the first j + 1 rounds. More clients per sum mean faster
     training; `expected_cardinality` is its limit.
 
     Args:

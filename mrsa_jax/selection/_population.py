@@ -104,11 +104,11 @@ def form_blocks(
         "keep": the block is not asked while a member is away; if one never returns, the others
             are lost to training. Nobody is ever in two blocks: T is kept for everybody.
         "refill": the first client who waits takes the place. Sums before and after differ in
-            two clients, so each of them has a column of its own: strong privacy 1.
+            two clients, so each of them has a separate column: strong privacy 1.
         "reform": all present members are put into new blocks in order of joining, whenever the
             population changes. Differences of old and new blocks isolate single clients.
 
-    Going on with the rest of the block is no better: the difference is the leaver alone.
+    To continue with the rest of the block is no better: the difference is the leaver alone.
 
     Args:
         members: bool[J, M], e.g. `changing_population`. A client may come back: to its block
@@ -213,7 +213,7 @@ def _roll_blocks(
     num_blocks = chooser.num_clients
 
     def add_up(numbers: Array, own: Array) -> Array:
-        """Sum over each block; label -1 goes to a place of its own."""
+        """Sum over each block; label -1 goes to a separate place."""
         place = jnp.where(own < 0, jnp.int32(num_blocks), own)
         return jax.ops.segment_sum(numbers, place, num_blocks + 1)[:num_blocks]
 
@@ -260,7 +260,7 @@ def _spread(present: np.ndarray, changes: _Changes) -> np.ndarray:
 def _lasting(present: np.ndarray, t: int, *, refills: bool) -> _Changes:
     """Blocks in order of joining, asked only while all their members are present.
 
-    Where they are refilled, whoever waits longest takes the place of a leaver for good.
+    Where they are refilled, whoever waits longest takes the place of a leaver permanently.
     """
     block = np.full(present.shape[1], -1, np.int32)
     waiting: list[int] = []

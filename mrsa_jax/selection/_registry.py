@@ -382,7 +382,7 @@ def register(
     label: str | Callable[..., str] | None = None,
     papers: str | Sequence[str] = (),
 ) -> None:
-    """Add a selection scheme of your own, which flags, files, sweeps and `cite` then know.
+    """Add your own selection scheme, which flags, files, sweeps and `cite` then know.
 
     It is written as the package's schemes are: `name`, or `name:3:0.5` where the factory takes
     parameters behind N and K. A sweep's axes `privacy_target` and `fairness` fill parameters of

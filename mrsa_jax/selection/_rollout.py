@@ -122,8 +122,8 @@ def rollout_trials(
     """Return who took part in each round of many independent trials.
 
     Trials run in chunks that stay in cache, or fill an accelerator: one chunk and its result take
-    at most about a quarter of its memory, beside the result of all. A trial's history does not
-    depend on how many others run beside it.
+    at most about a quarter of its memory, in addition to the result of all. A trial's history does
+    not depend on how many others run with it.
 
     Args:
         seed: Integer or typed key.
@@ -133,7 +133,7 @@ def rollout_trials(
         num_trials: B >= 1.
         mesh: Devices of one axis that the trials are dealt out to; the result is the same to the
             bit.
-        first: Number of the first trial, so that more can be added to those that there are.
+        first: Number of the first trial, so that more can be added to the existing ones.
 
     Returns:
         bool[B, J, N]; row 0 equals `rollout` of the same seed.

@@ -158,9 +158,9 @@ def learnt_rows(
             `components`, as a training's result does.
 
     Returns:
-        bool[L, N] and int32[L], in the order of rounds: the round's sum where it is all there is,
-        the sums over parts of V3 where the graph fell apart, those from failed rounds included.
-        The rows of a round add up to its sum.
+        bool[L, N] and int32[L], in the order of rounds: the round's sum where it is all that is
+        learnt, the sums over parts of V3 where the graph became disconnected, those from failed
+        rounds included. The rows of a round add up to its sum.
 
     Raises:
         ConfigurationError: If the history is of many trials.

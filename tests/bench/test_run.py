@@ -72,7 +72,7 @@ def test_one_failure_ends_nothing() -> None:
     reasons = [(failure.case, failure.reason) for failure in report.failures]
     assert reasons == [("wrong", "1 is not 2"), ("broken", "ended with 1")]
     assert {name: each.cases for name, each in report.left_out.items()} == {"flower": ("absent",)}
-    assert report.left_out["flower"].why == "beside Flower"
+    assert report.left_out["flower"].why == "against Flower"
     assert (stages, steps) == ([("rank", 5)], [1, 2, 3, 4, 5])
     content = report.as_json()
     assert content["left_out"]["flower"]["cases"] == ("absent",)

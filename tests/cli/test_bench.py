@@ -106,7 +106,7 @@ def test_a_small_run_in_words_and_as_records(
         assert row["case"] in captured.out
         assert row["ratio"] == min(row["peer_seconds"]) / min(row["seconds"])
     assert "cores" in captured.out  # the machine
-    assert "left out: 1 case beside FedJAX" in captured.err
+    assert "left out: 1 case against FedJAX" in captured.err
 
 
 _TINY = {

@@ -108,7 +108,7 @@ def test_open_shows_the_page(
     monkeypatch.setattr(webbrowser, "open", opened.append)
     assert main(["report", str(sweep), "--open"]) == 0
     assert opened == [(sweep / "report.html").absolute().as_uri()]
-    assert "needs nothing beside it" in capsys.readouterr().out
+    assert "needs no other file" in capsys.readouterr().out
 
 
 def test_a_report_needs_no_jax(sweep: pathlib.Path) -> None:

@@ -78,7 +78,7 @@ def test_values_joined_by_commas_are_told_of_blanks(
 ) -> None:
     assert main(words) == 2
     hint = capsys.readouterr().err.splitlines()[-1]
-    assert hint == f"hint: several values are set apart by blanks: {words[-1].replace(',', ' ')}"
+    assert hint == f"hint: separate several values with spaces: {words[-1].replace(',', ' ')}"
 
 
 @pytest.mark.parametrize("words", [[], ["demo", "--rouns", "3"], ["demo", "--rounds", "three"]])

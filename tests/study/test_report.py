@@ -1,4 +1,4 @@
-"""Reports of folders: what is refused, what a page holds, and that it needs nothing beside it."""
+"""Reports of folders: what is refused, what a page holds, and that it needs no other file."""
 
 from __future__ import annotations
 
@@ -451,7 +451,7 @@ def test_an_audit_s_page_without_findings_or_gate(tmp_path: pathlib.Path) -> Non
     (folder / "recipe.csv").unlink()
     (folder / "rounds.csv").unlink()
     text = check(study.report(folder).path)
-    assert "<p>Nobody.</p>" in text
+    assert "<p>No client.</p>" in text
     assert "Certificate" not in text
     assert "Gate" not in text
     assert "<img" not in text

@@ -183,7 +183,7 @@ def round_latency(
     """Simulate how long rounds take, slow-downs drawn anew for each client and round.
 
     At each step a client reads the server's last answer, computes, and sends; the server waits
-    until `quantile` of those whom it expects (who sent at the step before; at the first step,
+    until `quantile` of those that it expects (who sent at the step before; at the first step,
     who sends at all) have been heard, at most `timeout_seconds`. If so many never come, it waits
     for the timeout, or without one until the last that comes. Then it computes its own part. A
     step takes no less than its bytes need on the server's link, nor than a round trip.

@@ -44,7 +44,7 @@ _WORDS = 3  # a client: its place in a random order, how long it lasts, whether 
 
 
 class Planted(NamedTuple):
-    """Rounds but for the edges that nothing is known of.
+    """Rounds without the edges that nothing is known of.
 
     Attributes:
         survivors: bool[B, 5, n].

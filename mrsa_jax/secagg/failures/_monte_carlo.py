@@ -142,7 +142,7 @@ def failure_rates(
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong kind.
 
-    Cost: n^2 a round; at n = 100 about 15 microseconds of a CPU core, half of them for the
+    Cost: n^2 per round; at n = 100 about 15 microseconds of a CPU core, half of them for the
     random words of the 4,950 pairs.
 
     Examples:

@@ -160,7 +160,7 @@ def rare_failure_rates(
         progress: Called as `progress(done, 2 * num_trials)` after each chunk.
 
     Returns:
-        Estimates in natural logarithms with 95 % intervals, exact but for the 2^-32 to which
+        Estimates in natural logarithms with 95 % intervals, exact up to the 2^-32 to which
         chances on random words are rounded.
 
     Raises:

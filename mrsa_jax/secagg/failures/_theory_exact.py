@@ -63,7 +63,7 @@ def log_reliability_first_moment(
 ) -> float:
     r"""Return the log of the expected number of clients whose secret is needed and lost.
 
-    By Theorem 1 a round is unreliable if and only if there is such a client, so this is the
+    By Theorem 1, a round is unreliable if and only if there is such a client, so this is the
     sharpest union bound: for each client in V3, and for each of V2 \\ V3 with a neighbour in V3,
     the chance that fewer than t shares come back, its own included while it is there.
 

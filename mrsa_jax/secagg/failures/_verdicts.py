@@ -164,7 +164,7 @@ def _components(
     """Return the components of G_3.
 
     One loop for all of them: a step adds the neighbours to the component that grows, or finishes
-    it and begins the next. So there are at most 2 n steps; rounds side by side each go on at
+    it and begins the next. So there are at most 2 n steps; rounds side by side each continue at
     once, and not when the slowest of them has finished its component.
     """
     quiet, reachable = _packed(silent), _packed(survivors[2])
