@@ -221,7 +221,9 @@ def test_strings_are_in_english_that_people_speak(family: str) -> None:
     for path in [*folder.rglob("*.py"), *folder.rglob("*.toml")]:
         code = path.read_text(encoding="utf-8")
         for text in _strings(code) if path.suffix == ".py" else [code]:
-            prose = re.sub(r"^ *(>>>|\.\.\. |beside(:| =)).*$|`[^`]*`", "", text, flags=re.MULTILINE)
+            prose = re.sub(
+                r"^ *(>>>|\.\.\. |beside(:| =)).*$|`[^`]*`", "", text, flags=re.MULTILINE
+            )
             prose = " ".join(prose.split())
             found = _RATE.search(prose) or _NOBODY_SPEAKS_SO.search(prose)
             found = None if " " not in prose else found  # a key

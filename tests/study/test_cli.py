@@ -39,7 +39,10 @@ SCHEMES = ["--schemes", "uniform", "partition", "batch_partitioning:2"]
         (["demo", "--schemes", "batch_partitioning:5"], "multiple of `privacy_target`; got 12"),
         (["simulate", "--schemes", "unifrom"], "did you mean 'uniform'"),
         (["simulate", "--schemes", "random"], "got 'random'; did you mean 'uniform'?"),
-        (["demo", "--schemes", "uniform,weighted"], "set apart by blanks: uniform weighted"),
+        (
+            ["demo", "--schemes", "uniform,weighted"],
+            "separate several with spaces: uniform weighted",
+        ),
         (["demo", "--num-clients", "121"], "multiple of `cohort_size`; got 121 and 12, which the "),
         (["train", "--dataset", "minst_5k"], "did you mean 'mnist_5k'"),
         (["train", "--dataset", "idx", "--directory", "nowhere"], "nowhere"),
