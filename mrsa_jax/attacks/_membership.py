@@ -123,7 +123,7 @@ def _drawn(key: Array, models: int, asked: tuple[int, int], own: tuple[int, int]
     Args:
         key: Randomness.
         models: How many.
-        asked: How many candidates there are, and how many each model sees.
+        asked: Number of candidates, and how many each model sees.
         own: The same of the adversary's samples.
     """
 

@@ -337,7 +337,7 @@ class IndependentSteps:
 
     Attributes:
         thresholds: uint32[4] or [4, N], non-decreasing: a client has left by step s when its word
-            is below entry s - 1, so that one word a client decides all steps.
+            is below entry s - 1, so that one word per client decides all steps.
     """
 
     thresholds: Array

@@ -31,7 +31,7 @@ class Row:
         rule: What the text must be, where it has parameters.
         read: Parts behind the name -> parameters; there are none.
         check: (rates as given, *parameters) -> None; raises where they do not fit each other.
-        is_by_client: Whether each client may have a rate of its own, as where these go by label.
+        is_by_client: Whether each client may have its own rate, as where these go by label.
         reads: rates as given -> which of `dropout_rates` and `assignment` change anything.
         papers: Keys of papers, or BibTeX entries.
         code: () -> digests of a user's code, by module; the package's own has its version.

@@ -207,7 +207,7 @@ def load(
     kind, _, rest = name.partition(":")
     rule = f"must be a known data set: {nearest(name, (*SOURCES, 'tfds:<name>'))}"
     require(name in _READERS or (kind == "tfds" and bool(rest)), "name", rule, name)
-    rule = f"must be left out for {name!r}, which this package holds"
+    rule = f"must not be set for {name!r}, which this package holds"
     require(directory is None or name not in PACKAGED, "directory", rule, directory)
     key = as_key(seed)
     if kind == "tfds":

@@ -74,7 +74,7 @@ def rectangles(
 
     A rectangle has `rows` rows of `size` clients, and as many strips of columns that together hold
     `size` clients each: a grid of cells of size / rows clients who always move together. One row is
-    a block, `size` rows a grid. With w clients a cell and a = `rows`, weak T is a w = `size`,
+    a block, `size` rows a grid. With w clients per cell and a = `rows`, weak T is a w = `size`,
     strong T is w, and every client is hidden among size a / (2a - 1): the proof for grids, with
     cells for clients.
 

@@ -225,7 +225,7 @@ def noisy_row(
 
     Args:
         codes: Of the rounding.
-        keys: Of the rounding; the noise has a stream of its own of the first.
+        keys: Of the rounding; the noise has a separate stream of the first.
         row: The segment.
         noise: As from `block_noise`.
         summed: Who is in the sums.

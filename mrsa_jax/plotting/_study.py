@@ -269,10 +269,10 @@ def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> A
     Lines over trials are means, in bands from 5 % to 95 % of them. The figures:
 
     - `strong_privacy`: strong T over rounds, from the first sum on.
-    - `exposed_clients`: how many clients' own updates the server can solve for, over rounds.
-    - `hidden_among_worst`: as in a sum of how many clients the worst hidden client is, over
+    - `exposed_clients`: how many clients' updates the server can solve for, over rounds.
+    - `hidden_among_worst`: size of a single sum that would hide the worst client equally well, over
       rounds; thin lines show the median client.
-    - `weak_and_hidden`: weak T beside it, of a random scheme and of one of blocks.
+    - `weak_and_hidden`: weak T next to it, of a random scheme and of one of blocks.
     - `fairness_gap`: F over rounds.
     - `aggregation_cardinality`: C over rounds, its expectation as a thin line.
     - `accuracy`, `loss`: of the global model, at each test.
@@ -280,15 +280,15 @@ def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> A
     - `accuracy_epsilon`: accuracy against the epsilon spent until then, the worst client's (thick)
       and the clients' mean (thin).
     - `reconstruction_error`: clients' errors in rising order (eq. (35)).
-    - `correlation`: how a client's updates correlate over rounds, beside the fit of a memory.
-    - `bits_worst`: bits a coordinate that sums tell of a client's updates, over rounds, from the
-      median client of those who took part (thick) to the worst (thin).
+    - `correlation`: how a client's updates correlate over rounds, with the fit of a memory.
+    - `bits_worst`: bits per coordinate that sums reveal of a client's updates, over rounds, from
+      the median client of those who took part (thick) to the worst (thin).
 
     Args:
         results: Data set of a study that has what the figure shows: one that trains, with noise
             for epsilons, and that measures how updates drift for the last two.
         figure: Which of them.
-        ax: Where to draw; a figure of its own when None.
+        ax: Where to draw; a new figure if None.
 
     Raises:
         ConfigurationError: If there is no such figure, or the study has not what it shows.

@@ -82,7 +82,7 @@ def check_noise(
 def _root(covariance: np.ndarray, variances: np.ndarray, argument: str) -> np.ndarray:
     """Return F of the covariance, from the eigenvectors of the correlations.
 
-    Correlations, so that rounds of little noise beside others of much keep their digits. What
+    Correlations, so that rounds of little noise next to others of much keep their digits. What
     rounding cannot tell from a combination of rounds without noise is taken for one.
     """
     scale = np.sqrt(variances)

@@ -381,7 +381,7 @@ def with_noise(
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return codes with each client's noise as residues, and how many true sums leave the window.
 
-    A client's noise comes from its key of the rounding, folded with a stream of its own.
+    A client's noise comes from its key of the rounding, folded with a separate stream.
     """
     wrapped, top = jnp.int32(0), jnp.uint32(2**bits - 1)
     if noise is not None:

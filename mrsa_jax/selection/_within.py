@@ -89,7 +89,7 @@ class SeparatedSelection:
 
     @property
     def joins_alone(self) -> bool:
-        """Whether clients join by coins of their own: rest is each one's own matter."""
+        """Whether clients join by their own coins: rest is each one's own matter."""
         return getattr(self.selector, "joins_alone", False)
 
     @property
@@ -130,7 +130,7 @@ def minimum_separation(selector: Selector, separation: int | Array) -> Separated
     Wraps any scheme: `minimum_separation(uniform(N, K), b)` picks K uniformly among the
     available clients who did not take part in the last b - 1 rounds; around
     `batch_partitioning` blocks rest as a whole and T is kept. The scheme inside skips a round in
-    which it finds too few rested clients; with cohorts of K that happens for ever and ever where
+    which it finds too few rested clients; with cohorts of K that happens permanently where
     b K > N, whatever the availability.
 
     Args:

@@ -144,7 +144,9 @@ class StudyAccessor:
     def _curves(self, variable: str, ax: Axes | None, axes: dict[str, str]) -> Axes:
         if self.is_sweep:
             return self.plot(variable, ax=ax, **axes)
-        require(not axes, "axes", "must be left out but for sweeps", sorted(axes))
+        require(
+            not axes, "axes", "must not be set unless these are results of sweeps", sorted(axes)
+        )
         return plotting.plot_study(self._checked(), variable, ax=ax)
 
     def plot_accuracy(self, *, ax: Axes | None = None, **axes: str) -> Axes:

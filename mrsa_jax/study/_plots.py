@@ -279,7 +279,7 @@ def _float(text: str | None) -> float:
 
 
 def labelled(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the schemes of an advice with labels of their own: with sizes where others are alike.
+    """Return the schemes of an advice with their labels: with sizes where others are alike.
 
     Args:
         options: The schemes, as its `advice.json` has them.

@@ -154,7 +154,7 @@ def _series(option: Mapping[str, Any]) -> Series:
         verdict = ("told", "best of its kind")
     words = (
         f"T {number(option.get('weak_lower'))}; hidden among {_hidden(option)}; "
-        f"{number(option.get('cardinality'), 3)} clients in a mean sum; "
+        f"{number(option.get('cardinality'), 3)} clients per round on average; "
         f"{_percent(option.get('skipped'))} of rounds without a sum"
     )
     return Series(str(option["label"]), verdict, words)

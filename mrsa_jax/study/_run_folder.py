@@ -63,7 +63,7 @@ the one before only where no result of `simulate`, `train`, `secagg`, an attack 
 
 
 def made_by(config: Any) -> dict[str, str]:
-    """Return what the result of a configuration of any command depends on beside its settings.
+    """Return what the result of any command depends on in addition to its settings.
 
     Returns:
         The version, and of each other thing by its name a digest and the name of its file.
@@ -72,7 +72,7 @@ def made_by(config: Any) -> dict[str, str]:
 
 
 class Sources:
-    """What results depend on beside settings, where each file and piece of code is read once.
+    """What results depend on besides settings, where each file and piece of code is read once.
 
     Attributes:
         digest: Of a file.

@@ -84,7 +84,10 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         (DemoConfig(schemes=("weighted-random",)), "did you mean 'weighted'?"),
         (DemoConfig(schemes=("User partition",)), "did you mean 'partition'?"),
         (DemoConfig(schemes=("Multi-RoundSecAgg (T=4)",)), "did you mean 'batch_partitioning'?"),
-        (DemoConfig(schemes=("uniform, partition",)), "set apart by blanks: uniform partition"),
+        (
+            DemoConfig(schemes=("uniform, partition",)),
+            "separate several with spaces: uniform partition",
+        ),
         (
             SimulateConfig(population=PopulationConfig(4, 5)),
             r"`cohort_size` must lie in \[2, num_clients\]; got 5 and 4",

@@ -197,7 +197,7 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
 
     t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a client's
     neighbours for one kind of share and the rest for the other then fails for every client,
-    but for a chance of n / (n - 1)^2 (Proposition 1).
+    except with a chance of n / (n - 1)^2 (Proposition 1).
 
     Args:
         n: Clients, at least 2.

@@ -214,7 +214,7 @@ class Sweep:
     def among(self, indices: Sequence[tuple[int, ...]], but: int | None = None) -> str:
         """Return in words which places some cells have on the axes of which they have not all.
 
-        `but`: number of an axis that nothing is said of.
+        `but`: number of an axis that is left out.
         """
         found = []
         for k, places in enumerate(zip(*indices, strict=True)):

@@ -144,7 +144,7 @@ class Identities:
         return [_less(own, usual) for own in (self._without_paths(plain), plain)]
 
     def _without_paths(self, value: Any) -> Any:
-        """Return settings with the content of a trace in place of its path."""
+        """Return settings with the content of a trace instead of its path."""
         if isinstance(value, dict):
             left = {"directory"} if "dataset" in value else set()
             return {name: self._without_paths(one) for name, one in value.items()
