@@ -172,7 +172,7 @@ def first_calls_are_checked() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def own_schemes_and_figures_end() -> Iterator[None]:
     """Forget what tests or examples left: the selection schemes registered, the figures drawn."""
-    from mrsa_jax.selection._registry import ROWS
+    from mrsa_jax.selection.registry import ROWS
 
     before = dict(ROWS)
     yield

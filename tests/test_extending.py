@@ -19,7 +19,7 @@ from mrsa_jax import cli
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import GraphModel, registry as graphs
 from mrsa_jax.selection import Selector
-from mrsa_jax.selection._registry import ROWS
+from mrsa_jax.selection.registry import ROWS
 
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

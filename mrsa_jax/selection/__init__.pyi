@@ -18,7 +18,6 @@ from ._population import (
     rollout_population as rollout_population,
 )
 from ._power_of_choice import power_of_choice as power_of_choice
-from ._registry import Scheme as Scheme, register as register
 from ._rollout import (
     rollout as rollout,
     rollout_metrics as rollout_metrics,
@@ -37,3 +36,4 @@ from ._theory import (
     family_size as family_size,
 )
 from ._within import blocks_within as blocks_within, minimum_separation as minimum_separation
+from .registry import Scheme as Scheme, register as register

@@ -17,7 +17,7 @@ from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.graphs.registry import Graph
-from mrsa_jax.selection._registry import BUILT_IN
+from mrsa_jax.selection.registry import BUILT_IN
 from mrsa_jax.study._config import (
     DataConfig,
     PopulationConfig,

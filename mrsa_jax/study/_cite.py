@@ -20,7 +20,7 @@ from mrsa_jax._core.registry import read_member
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
-from mrsa_jax.selection import _registry as schemes
+from mrsa_jax.selection import registry as schemes
 from mrsa_jax.study._config import command_of, to_dict
 from mrsa_jax.study._kinds import KINDS, attacks
 from mrsa_jax.study._parts import KINDS as parts

@@ -23,7 +23,7 @@ from mrsa_jax._core.sources import digest_of
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
-from mrsa_jax.selection import _registry as schemes
+from mrsa_jax.selection import registry as schemes
 from mrsa_jax.study._config import (
     Settings,
     command_of,

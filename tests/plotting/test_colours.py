@@ -8,7 +8,7 @@ import sys
 
 from mrsa_jax.plotting import scheme_colour
 from mrsa_jax.plotting._style import FAMILIES, NAMED, scheme_dashes
-from mrsa_jax.selection._registry import BUILT_IN, ROWS, Scheme
+from mrsa_jax.selection.registry import BUILT_IN, ROWS, Scheme
 
 BUILT = [*NAMED, *(f"Multi-RoundSecAgg (T={t})" for t in (1, 2, 5, 8, 10, 12, 15, 20))]
 BUILT += [f"Bernoulli ({p:g})" for p in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.8, 1)]

@@ -13,7 +13,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.selection import Scheme, _bernoulli, register
-from mrsa_jax.selection._registry import BUILT_IN
+from mrsa_jax.selection.registry import BUILT_IN
 
 N, K = 12, 4
 

@@ -13,7 +13,7 @@ import numpy as np
 from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax.selection import expected_cardinality as expected_size
-from mrsa_jax.selection._registry import BUILT_IN
+from mrsa_jax.selection.registry import BUILT_IN
 from mrsa_jax.study._build import build_online, expected_cardinality, guaranteed_privacy
 from mrsa_jax.study._config import (
     PopulationConfig,

@@ -238,7 +238,7 @@ def test_blocks_that_go_as_one_change_nothing(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def own_rows() -> Iterator[None]:
     """Let the other tests here see no scheme that one registers."""
-    with mock.patch.dict("mrsa_jax.selection._registry.ROWS"):
+    with mock.patch.dict("mrsa_jax.selection.registry.ROWS"):
         yield
 
 

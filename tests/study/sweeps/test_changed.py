@@ -15,7 +15,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax._core.plugins import load_plugins
-from mrsa_jax.selection._registry import ROWS
+from mrsa_jax.selection.registry import ROWS
 from mrsa_jax.study import _run_folder, sweeps
 from mrsa_jax.study._records import Index
 from mrsa_jax.study.sweeps import Machine, _hosts, _keys, parse_sweep
