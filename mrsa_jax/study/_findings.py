@@ -23,6 +23,26 @@ if TYPE_CHECKING:
 _MOST_NOTED, _MOST_TOLD = 5, 3
 
 
+def as_json(value: Any) -> Any:
+    """Return a value as JSON has it; None for numbers that are not finite.
+
+    Examples:
+        >>> as_json({"mu": np.float64(np.inf), "sizes": (np.int64(2), 3.5), "word": "of"})
+        {'mu': None, 'sizes': [2, 3.5], 'word': 'of'}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: as_json(getattr(value, name)) for name in names}
+    if isinstance(value, dict):
+        return {name: as_json(own) for name, own in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_json(one) for one in value]
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float):
+        return plain if math.isfinite(plain) else None
+    return plain if isinstance(plain, str | int | bool | None) else str(plain)
+
+
 def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | None:
     """Return the ledger's account of a log as plain values; None where it is not asked for.
 
@@ -42,15 +62,15 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
     worst = [
         {
             "client": printable(log.clients[i]),
-            "mu": _number(told.mu[i]),
-            "epsilon": _number(epsilon[i]),
-            "planned_mu": _number(told.planned_mu[i]),
-            "planned_epsilon": _number(planned[i]),
+            "mu": told.mu[i],
+            "epsilon": epsilon[i],
+            "planned_mu": told.planned_mu[i],
+            "planned_epsilon": planned[i],
         }
         for i in order.tolist()
         if told.mu[i] > 0
     ]
-    return {
+    return as_json({
         "planned": config.planned,
         "colluding": [printable(name) for name in names],
         "noise_multiplier": config.noise_multiplier,
@@ -58,10 +78,10 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
         "delta": config.delta,
         "short": told.short,
         "notes": list(told.notes),
-        "mean_epsilon": _number(np.nanmean(epsilon)),
-        "planned_mean_epsilon": _number(np.nanmean(np.where(np.isnan(epsilon), np.nan, planned))),
+        "mean_epsilon": np.nanmean(epsilon),
+        "planned_mean_epsilon": np.nanmean(np.where(np.isnan(epsilon), np.nan, planned)),
         "worst": worst,
-    }
+    })  # fmt: skip
 
 
 def shares_row(found: dict[str, Any]) -> tuple[str, str, str]:
@@ -93,10 +113,6 @@ def _told(one: dict[str, Any]) -> str:
         f"client {one['client']} mu {_words(one['mu'])}, epsilon {_words(one['epsilon'])} "
         f"({_words(one['planned_epsilon'])} as planned)"
     )
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _words(value: float | None) -> str:
@@ -164,24 +180,14 @@ class AttackFindings:
         return {
             "title": self.title,
             "is_complete": self.is_complete,
-            "summary": [_plain(row) for row in self.summary],
-            "scores": [_plain(row) for row in self.scores],
+            "summary": as_json(self.summary),
+            "scores": as_json(self.scores),
             "sentences": self.sentences,
         }
 
 
 def _cell(value: Any) -> str:
     return number(value) if isinstance(value, float) else shown(value)
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as JSON can hold it."""
-    result = {}
-    for name, value in row.items():
-        plain = value.item() if isinstance(value, np.generic) else value
-        is_odd = isinstance(plain, float) and not math.isfinite(plain)
-        result[name] = None if is_odd else plain
-    return result
 
 
 @finding

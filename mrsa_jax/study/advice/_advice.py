@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mrsa_jax.study._findings import as_json
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Setting
 from mrsa_watch._base.html import card, hidden_words
@@ -367,13 +368,13 @@ class Advice:
         return {
             "title": self.title,
             "sentences": self.sentences,
-            "setting": _plain(self.setting),
-            "demands": _plain(self.demands),
-            "measured": _plain(self.measured),
-            "chosen": _plain(self.chosen),
-            "options": _plain(self.options),
+            "setting": as_json(self.setting),
+            "demands": as_json(self.demands),
+            "measured": as_json(self.measured),
+            "chosen": as_json(self.chosen),
+            "options": as_json(self.options),
             "policy_loss": self.policy_loss,
-            "policies": _plain(self.policies),
+            "policies": as_json(self.policies),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -405,15 +406,3 @@ def _about(value: float, interval: tuple[float, float]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (field.name for field in dataclasses.fields(value))
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int | bool | None) else str(value)

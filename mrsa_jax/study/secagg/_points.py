@@ -20,7 +20,7 @@ from mrsa_jax.secagg.failures import RareRate
 from mrsa_jax.secagg.failures._monte_carlo import Rate
 from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._config import secret_seed
-from mrsa_jax.study._findings import Findings
+from mrsa_jax.study._findings import Findings, as_json
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study._runner import Machine, Variable
@@ -159,11 +159,6 @@ class Setting:
         }
 
 
-def finite(value: float) -> float | None:
-    """Return a number that JSON can hold, None for the others."""
-    return float(value) if math.isfinite(value) else None
-
-
 def log10(natural: float) -> float:
     """Return a logarithm to base 10 from a natural one."""
     return natural / math.log(10.0)
@@ -203,7 +198,7 @@ def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
         **setting.to_dict(),
         "mean_survivors": rates.mean_survivors,
         "rates": {name: dataclasses.asdict(getattr(rates, name)) for name in RATES},
-        "log10_bounds": {name: finite(value) for name, value in log10_bounds(setting).items()},
+        "log10_bounds": as_json(log10_bounds(setting)),
         "rare": _rare(setting, rates, progress),
     }
     title = (
@@ -278,7 +273,7 @@ def _rare_rate(rate: RareRate) -> dict[str, Any]:
         "count": rate.count,
         "trials": rate.trials,
         # None for zero, and where there is none
-        **{f"log10_{name}": finite(log10(value)) for name, value in logs.items()},
+        **{f"log10_{name}": as_json(log10(value)) for name, value in logs.items()},
         "is_impossible": rate.log_upper == -math.inf,
     }
 

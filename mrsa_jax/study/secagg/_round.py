@@ -14,9 +14,9 @@ from mrsa_jax._core.status import Status
 from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.secagg._aggregator_state import heeded, signing
 from mrsa_jax.study._commands import SecaggConfig
-from mrsa_jax.study._findings import Findings
+from mrsa_jax.study._findings import Findings, as_json
 from mrsa_jax.study._progress import Progress, note, stages
-from mrsa_jax.study.secagg._points import Setting, finite, run_failures, stated_memory
+from mrsa_jax.study.secagg._points import Setting, run_failures, stated_memory
 from mrsa_watch._base.errors import require
 
 check = stated_memory
@@ -186,8 +186,8 @@ def _step(report: secagg.StepReport) -> dict[str, Any]:
     return {
         "name": report.name,
         "num_clients": report.num_clients,
-        "client_seconds": finite(report.client_seconds),
-        "server_seconds": finite(report.server_seconds),
+        "client_seconds": as_json(report.client_seconds),
+        "server_seconds": as_json(report.server_seconds),
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
         "mean_bytes_of_a_client": sent / report.num_clients if report.num_clients else 0.0,
