@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.bench import _harness
+from mrsa_jax.bench import harness
 from mrsa_watch._base.errors import how_to_install
 
 
@@ -28,7 +28,7 @@ USES: dict[str, tuple[str, Callable[[], object]]] = {
             "skellam", 1.0, 1.0, dim=64, num_clients=12, modulus_bits=18
         ).epsilon(1e-5),
     ),
-    "threadpoolctl": ("bench", _harness.one_thread),
+    "threadpoolctl": ("bench", harness.one_thread),
 }  # fmt: skip
 
 

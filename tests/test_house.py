@@ -22,7 +22,7 @@ LINES = {
     "_core": 3_080, "": 80,
 }  # fmt: skip
 NAMES = {
-    "attacks": 33, "availability": 12, "bench": 9, "data": 17, "design": 6, "dp": 13,
+    "attacks": 33, "availability": 12, "bench": 7, "data": 17, "design": 6, "dp": 13,
     "federated": 33, "graphs": 13, "hetero": 29, "live": 5, "modular": 12, "plotting": 20,
     "privacy": 25, "protocol": 9, "quantize": 12, "secagg": 41, "selection": 33, "study": 39,
 }  # fmt: skip

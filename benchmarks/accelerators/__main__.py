@@ -65,10 +65,9 @@ def _is_cpu() -> bool:
 def _read(own: argparse.Namespace) -> int:
     """Read all cases, print and keep each as it is there, and return the exit status."""
     from benchmarks.accelerators import _measured
-    from mrsa_jax import bench
-    from mrsa_jax.bench._harness import now
+    from mrsa_jax.bench.harness import machine, now, record
 
-    taken = {"machine": bench.machine(), "time": now()}
+    taken = {"machine": machine(), "time": now()}
     readings: list[Any] = []
     left_out: dict[str, tuple[list[str], Any]] = {}
     broken: list[str] = []
@@ -91,7 +90,7 @@ def _read(own: argparse.Namespace) -> int:
         if own.json:
             print(json.dumps(row), flush=True)
         if own.record:
-            bench.record([row], _RESULTS)
+            record([row], _RESULTS)
     if readings and not own.json:
         left = [i for i, name in enumerate(_READ) if name not in _READ[3:10]]
         print_table(_READ, [_cells(item) for item in readings], left=left, width=_WIDTH)

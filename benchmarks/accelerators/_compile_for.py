@@ -21,7 +21,7 @@ from jax.sharding import SingleDeviceSharding
 
 from benchmarks.accelerators._hlo import Counts, counts_of
 from mrsa_jax._core import device as _device
-from mrsa_jax.bench._harness import version_of
+from mrsa_jax.bench.harness import version_of
 from mrsa_watch._base.errors import MrsaError, nearest, require
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from mrsa_jax import federated, quantize, secagg
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
 from mrsa_jax.bench._topics import TOPICS
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
 from mrsa_jax.bench.rivals import PEERS, Peer
 
 _SHAPE = (28, 28, 1)

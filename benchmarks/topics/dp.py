@@ -13,7 +13,7 @@ import numpy as np
 
 from mrsa_jax import availability, dp, selection
 from mrsa_jax._core.streams import as_key, block_words
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
 from mrsa_jax.bench.rivals import Peer
 
 _Draw = Callable[[np.random.Generator, float, int], Any]

@@ -12,7 +12,7 @@ from mrsa_jax import hetero, quantize, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
 
 _GROUP_LEVELS = (2, 4, 8, 10, 12)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from mrsa_jax import live, privacy
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
 
 _BARS = (3, 2.0)
 _ASKED = 16

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from mrsa_jax.bench._harness import Case, Measurement, compare
+from mrsa_jax.bench.harness import Case, Measurement, compare
 
 _COMPILES = ("Compiling ",)
 _WORKS = ("s] ", *_COMPILES)  # a line of progress begins with its seconds

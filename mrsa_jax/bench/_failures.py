@@ -8,7 +8,7 @@ import numpy as np
 
 from mrsa_jax import availability, graphs, secagg
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.bench._harness import (
+from mrsa_jax.bench.harness import (
     Case,
     Measurement,
     ResultsDifferError,

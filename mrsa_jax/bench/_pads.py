@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.bench._harness import Case, Measurement, Sized, compare
+from mrsa_jax.bench.harness import Case, Measurement, Sized, compare
 from mrsa_jax.graphs.registry import ROWS, Graph
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
 from mrsa_watch._base.errors import require

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, modular, privacy, selection
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, compare, one_thread
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare, one_thread
 from mrsa_jax.privacy._collusion import sums_judge
 
 _CLIENTS, _COHORT = 120, 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax.bench._harness import Case, Measurement, Sized, compare, one_thread
+from mrsa_jax.bench.harness import Case, Measurement, Sized, compare, one_thread
 from mrsa_jax.modular import rank
 from mrsa_watch._base.errors import require
 

@@ -11,8 +11,8 @@ from mrsa_jax import graphs, protocol, quantize, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, Sized, compare
 from mrsa_jax.bench._pads import KEYSTREAM, adjacency_of, keystreams, num_edges
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, Sized, compare
 from mrsa_jax.bench.rivals import Peer
 
 _BITS = 16

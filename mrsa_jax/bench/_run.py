@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax.bench._harness import (
+from mrsa_jax.bench._sizes import own_cases
+from mrsa_jax.bench._topics import TOPICS, cases_of
+from mrsa_jax.bench.harness import (
     REPEATS,
     Case,
     Measurement,
@@ -15,8 +17,6 @@ from mrsa_jax.bench._harness import (
     now,
     row,
 )
-from mrsa_jax.bench._sizes import own_cases
-from mrsa_jax.bench._topics import TOPICS, cases_of
 from mrsa_jax.bench.rivals import PEERS, PeerError, how_to_make, python_of
 from mrsa_watch._base.errors import nearest, require
 

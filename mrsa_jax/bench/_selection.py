@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from mrsa_jax import availability, selection
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, Sized, compare
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, Sized, compare
 from mrsa_jax.selection import Scheme
 
 _AT_ONCE = 250  # trials whose state stays in the peer's cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.bench._harness import Case, Measurement, Sized, compare
+from mrsa_jax.bench.harness import Case, Measurement, Sized, compare
 from mrsa_jax.modular.shamir import LIMBS, SHAMIR_PRIME, share_secrets
 from mrsa_watch._base.errors import require
 

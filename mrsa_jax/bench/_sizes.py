@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.bench._harness import Case
 from mrsa_jax.bench._topics import TOPICS, topic_module
+from mrsa_jax.bench.harness import Case
 from mrsa_watch._base.errors import require
 
 WORDS = ("graph", "scheme", "model")

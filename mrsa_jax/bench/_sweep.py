@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, selection
-from mrsa_jax.bench._harness import Case, Measurement, compare, one_thread
 from mrsa_jax.bench._selection import peer_of
+from mrsa_jax.bench.harness import Case, Measurement, compare, one_thread
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study._trial import analyse
 from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mrsa_jax.bench._harness import Case
+from mrsa_jax.bench.harness import Case
 
 
 class Topic(NamedTuple):

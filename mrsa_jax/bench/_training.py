@@ -22,8 +22,8 @@ import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import data, federated
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._harness import Case, Measurement, ResultsDifferError, Sized, compare
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
+from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, Sized, compare
 from mrsa_jax.bench.rivals import Peer
 from mrsa_watch._base.errors import check_known
 

@@ -25,7 +25,8 @@ from mrsa_jax.cli._console import (
 from mrsa_watch._base.errors import require, writing
 
 if TYPE_CHECKING:
-    from mrsa_jax.bench import Measurement, Report
+    from mrsa_jax.bench import Report
+    from mrsa_jax.bench.harness import Measurement
     from mrsa_jax.bench.scaling import Change, Curve
 
 _WIDTH = 170  # of tables where there is no terminal
@@ -173,10 +174,9 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
 
 def _before(path: pathlib.Path, topics: Sequence[str]) -> dict[Any, Any]:
     """Return the records to compare with, by case."""
-    from mrsa_jax import bench
-    from mrsa_jax.bench import scaling
+    from mrsa_jax.bench import harness, scaling
 
-    where = bench.machine()
+    where = harness.machine()
     old = scaling.like(scaling.read_records(path), where)
     old = {case: row for case, row in old.items() if case[0] in topics}
     rule = f"must hold records of these topics from a machine like this one ({where['processor']}, "
@@ -204,7 +204,7 @@ def _show_cases(config: BenchConfig, sizes: dict[str, tuple[str, ...]]) -> int:
 
 
 def _keep(report: Report, found: Sequence[Curve], config: BenchConfig) -> None:
-    from mrsa_jax import bench
+    from mrsa_jax.bench.harness import record
 
     rows, out = report.rows(), config.out
     if out is not None and (out.is_dir() or not out.suffix):
@@ -214,12 +214,12 @@ def _keep(report: Report, found: Sequence[Curve], config: BenchConfig) -> None:
         out = out / "records.jsonl"
     if out is not None:
         with writing(out):
-            bench.record(rows, out)
+            record(rows, out)
     if config.record:
         for topic in dict.fromkeys(row["benchmark"] for row in rows):
             own = [row for row in rows if row["benchmark"] == topic]
             with writing(_RECORDS, "record"):
-                bench.record(own, _RECORDS / f"{topic}.jsonl")
+                record(own, _RECORDS / f"{topic}.jsonl")
 
 
 def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:

@@ -11,11 +11,10 @@ import time
 import numpy as np
 import pytest
 
-from mrsa_jax import bench
-from mrsa_jax.bench import _harness
+from mrsa_jax.bench import harness
 
 
-def _compare(**changes: object) -> bench.Measurement:
+def _compare(**changes: object) -> harness.Measurement:
     arguments = {
         "work": 10.0,
         "unit": "sums",
@@ -24,13 +23,13 @@ def _compare(**changes: object) -> bench.Measurement:
         "repeats": 3,
         "aim": 2.0,
     }
-    return _harness.compare(lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes))
+    return harness.compare(lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes))
 
 
 def test_a_wrong_result_is_never_timed() -> None:
     calls = []
-    with pytest.raises(_harness.ResultsDifferError):
-        _harness.compare(
+    with pytest.raises(harness.ResultsDifferError):
+        harness.compare(
             lambda: calls.append(1) or np.ones(3),
             lambda: np.zeros(3),
             work=1.0,
@@ -66,10 +65,10 @@ def test_repeats_that_scatter_are_noise() -> None:
 def test_the_memory_of_a_call_is_what_it_takes_at_most() -> None:
     if not pathlib.Path("/proc/self/clear_refs").exists():
         pytest.skip("the system does not say")
-    taken = _harness._memory_of(lambda: np.ones(2**23).sum())
+    taken = harness._memory_of(lambda: np.ones(2**23).sum())
     assert taken is not None
     assert 0.98 * 2**26 <= taken < 2**27  # some pages of what was there may go
-    assert _harness._memory_of(lambda: 1) < 2**22  # type: ignore[operator]
+    assert harness._memory_of(lambda: 1) < 2**22  # type: ignore[operator]
 
 
 def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +81,7 @@ def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_peer_may_tell_its_own_seconds() -> None:
-    item = _harness.compare(
+    item = harness.compare(
         lambda: 1, lambda: {"seconds": 2.0}, work=3.0, unit="x",
         peer_work=1.0, peer_seconds=lambda told: told["seconds"], repeats=2,
     )  # fmt: skip
@@ -95,17 +94,17 @@ def test_ours_alone_is_checked_too() -> None:
         assert nothing is None
         np.testing.assert_equal(found, 2)
 
-    _harness.compare(lambda: 2, work=1.0, unit="x", check=check, repeats=1)
-    with pytest.raises(_harness.ResultsDifferError, match="not equal"):
-        _harness.compare(lambda: 1, work=1.0, unit="x", check=check, repeats=1)
+    harness.compare(lambda: 2, work=1.0, unit="x", check=check, repeats=1)
+    with pytest.raises(harness.ResultsDifferError, match="not equal"):
+        harness.compare(lambda: 1, work=1.0, unit="x", check=check, repeats=1)
 
 
 def test_records_are_json_lines_with_machine_and_time(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "results" / "topic.jsonl"
-    where = bench.machine()
-    rows = [_harness.row(_compare(), where, "2026-01-01T00:00:00+00:00")] * 3
-    bench.record(rows[:2], path)
-    bench.record(rows[2:], path)
+    where = harness.machine()
+    rows = [harness.row(_compare(), where, "2026-01-01T00:00:00+00:00")] * 3
+    harness.record(rows[:2], path)
+    harness.record(rows[2:], path)
     found = [json.loads(line) for line in path.read_text().splitlines()]
     assert found == json.loads(json.dumps(rows))
     assert found[0]["machine"]["commit"]  # of this checkout

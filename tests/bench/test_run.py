@@ -12,37 +12,37 @@ import pytest
 from mrsa_jax import bench
 from mrsa_jax.bench import (
     _failures,
-    _harness,
     _random_clients,
     _rank,
     _run,
     _selection,
     _topics,
+    harness,
 )
 from mrsa_jax.cli import main
 from mrsa_watch._base.errors import ConfigurationError
 
 
-def _measure() -> bench.Measurement:
-    return _harness.compare(lambda: 1, lambda: 1, work=1.0, unit="x", repeats=1)
+def _measure() -> harness.Measurement:
+    return harness.compare(lambda: 1, lambda: 1, work=1.0, unit="x", repeats=1)
 
 
-def _wrong() -> bench.Measurement:
-    raise _harness.ResultsDifferError("1 is not 2")
+def _wrong() -> harness.Measurement:
+    raise harness.ResultsDifferError("1 is not 2")
 
 
-def _broken() -> bench.Measurement:
+def _broken() -> harness.Measurement:
     raise _run.PeerError("ended with 1")
 
 
 @pytest.fixture
 def cases(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [
-        _harness.Case("good", _measure),
-        _harness.Case("wrong", _wrong),
-        _harness.Case("broken", _broken, "pfl"),
-        _harness.Case("absent", _measure, "flower"),
-        _harness.Case("last", _measure),
+        harness.Case("good", _measure),
+        harness.Case("wrong", _wrong),
+        harness.Case("broken", _broken, "pfl"),
+        harness.Case("absent", _measure, "flower"),
+        harness.Case("last", _measure),
     ]
     monkeypatch.setattr(_run, "cases_of", lambda topic, quick: found)
     here = {"pfl": pathlib.Path("python"), "flower": None}
@@ -159,8 +159,8 @@ def test_rounds_take_every_sample_of_each_client_once() -> None:
 def test_a_wrong_result_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def wrong() -> bench.Measurement:
-        return _harness.compare(
+    def wrong() -> harness.Measurement:
+        return harness.compare(
             lambda: 1, lambda: 2, work=1.0, unit="x",
             check=lambda ours, theirs: pytest.fail("unreached") if ours == theirs else _differ(),
         )  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_wrong_result_fails_the_run(
 
     # what the command sets for JAX is taken back
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
-    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [_harness.Case("one", wrong)])
+    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [harness.Case("one", wrong)])
     assert main(["bench", "rank"]) == 1
     assert "wrong: rank, one: 1 is not 2" in " ".join(capsys.readouterr().err.split())
     assert main(["bench", "rank", "--json"]) == 1

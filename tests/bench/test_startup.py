@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mrsa_jax.bench import _harness, _topics
+from mrsa_jax.bench import _topics, harness
 
 _startup = _topics.topic_module("startup")
 
@@ -55,5 +55,5 @@ def test_a_cold_start_has_empty_caches_of_its_own_each_time(tmp_path: pathlib.Pa
 
 
 def test_a_case_that_does_not_start_has_no_time() -> None:
-    with pytest.raises(_harness.ResultsDifferError, match="must be a known command"):
+    with pytest.raises(harness.ResultsDifferError, match="must be a known command"):
         _startup._measure(_startup._Command("simulte"), 1)

@@ -201,7 +201,9 @@ def compare(
         ResultsDifferError: If `check` has found a difference; nothing is timed then.
 
     Examples:
-        >>> compare(lambda: 1, lambda: 1, work=1.0, unit="sums").ratio > 0
+        >>> import mrsa_jax as mj
+        >>> one = mj.bench.harness.compare(lambda: 1, lambda: 1, work=1.0, unit="sums")
+        >>> one.ratio > 0
         True
     """
     import jax
@@ -255,7 +257,7 @@ def machine() -> dict[str, Any]:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.bench.machine()["versions"]["jax"] is not None
+        >>> mj.bench.harness.machine()["versions"]["jax"] is not None
         True
     """
     import jax
@@ -295,8 +297,9 @@ def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
         when: Time, as ISO 8601 with its zone.
 
     Examples:
-        >>> item = Measurement("sums", "one", "sums", 6.0, 1.0, (2.0, 2.5))
-        >>> row(item, {}, "2026-01-01T00:00:00+00:00")["rate"]
+        >>> from mrsa_jax.bench import harness
+        >>> item = harness.Measurement("sums", "one", "sums", 6.0, 1.0, (2.0, 2.5))
+        >>> harness.row(item, {}, "2026-01-01T00:00:00+00:00")["rate"]
         3.0
     """
     return dataclasses.asdict(item) | item.derived() | {"machine": where, "time": when}
