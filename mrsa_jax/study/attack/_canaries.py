@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mrsa_jax import attacks, dp
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_watch._base.errors import require
 
 AS_PLANNED = "within the ledger, noise as planned"
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 
 def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> None:

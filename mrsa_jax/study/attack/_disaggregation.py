@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mrsa_jax import attacks
 from mrsa_jax._core.streams import Stream
+from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._least_squares import FOUND
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
 from mrsa_watch._base.errors import require
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 
 class _Case(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +18,12 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._parts import build, load_data
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 from mrsa_watch._base.errors import require
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 _Scores = tuple[np.ndarray, np.ndarray]
 _COPIES = 4  # of a client's update while it is trained

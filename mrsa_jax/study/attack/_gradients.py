@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from mrsa_jax import attacks, federated, plotting
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream
+from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._parts import build, load_data
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 from mrsa_watch._base.errors import ConfigurationError, require
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 _SIDE = 32  # pixels of a photograph's side
 _CLASSES = 10  # of a model for pictures without labels

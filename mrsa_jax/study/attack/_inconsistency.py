@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._core.streams import as_key
+from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 
 def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress) -> None:

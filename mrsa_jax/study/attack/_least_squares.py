@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +12,14 @@ from mrsa_jax import attacks, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
+from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._load import load_config
 from mrsa_jax.study._parts import build
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 from mrsa_watch._base.errors import require
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 _LEVELS, _CLIP = 2**16, 1.0
 FOUND = 0.05  # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9

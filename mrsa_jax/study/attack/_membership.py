@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +10,12 @@ from mrsa_jax import attacks, data, federated
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import at_once, samples_at_once
 from mrsa_jax._core.streams import Stream, as_key, fold
+from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._parts import build, load_data
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_models import MembershipConfig
 from mrsa_watch._base.errors import require
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 _RATES = (0.001, 0.01)  # of false positives
 

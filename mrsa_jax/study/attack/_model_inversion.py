@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +11,12 @@ from mrsa_jax import attacks, data, federated, plotting
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream
+from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
 from mrsa_watch._base.errors import require
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._findings import AttackFindings
-    from mrsa_jax.study._progress import Progress
 
 _MOST_DRAWN = 12  # images in a row of the grid
 
