@@ -98,12 +98,13 @@ def _together(form: str = "xla", runs: Any = None, **more: Any) -> list[Any]:
         return mj.federated.train_many(seeds, trainings, **({"side_by_side": 4} | more))
 
 
-def _alone(number: int, **more: Any) -> mj.federated.TrainingResult:
+@functools.cache
+def _alone(number: int) -> mj.federated.TrainingResult:
     own = {name: values[number] for name, values in _runs().items()}
     seed = own.pop("seeds")
     with mj.use_form("xla"):
         return mj.federated.train(
-            seed, mj.federated.Training(_MODEL, **own, **(_settings() | more))
+            seed, mj.federated.Training(_MODEL, keep_aggregates=True, **own, **_settings())
         )
 
 
@@ -132,13 +133,20 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, dict[str
     return programs
 
 
-def test_each_run_as_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    programs, calls = _counted(monkeypatch), []
-    together = _together(
-        keep_aggregates=True, progress=lambda *call: calls.append(call)
-    )  # fmt: skip
+@functools.cache
+def _played() -> tuple[list[mj.federated.TrainingResult], list[Any], list[tuple[int, int]]]:
+    """Return the runs trained together, what each program ran, and what was told on the way."""
+    calls: list[tuple[int, int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        programs = _counted(patch)
+        found = _together(keep_aggregates=True, progress=lambda *call: calls.append(call))
+    return found, programs, calls
+
+
+def test_each_run_as_by_itself() -> None:
+    together, programs, calls = _played()
     for number, many in enumerate(together):
-        alone = _alone(number, keep_aggregates=True)
+        alone = _alone(number)
         _assert_same(many, alone)
         assert many.aggregates.shape == alone.aggregates.shape
         np.testing.assert_allclose(many.aggregates, alone.aggregates, atol=0.1)
@@ -160,8 +168,6 @@ def test_each_run_as_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stopped_and_resumed(tmp_path: pathlib.Path) -> None:
-    whole = _together()
-
     def stop_at(limit: int) -> Any:
         def progress(done: int, total: int) -> None:
             if done >= limit:
@@ -174,7 +180,7 @@ def test_stopped_and_resumed(tmp_path: pathlib.Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             _together(checkpoints=store, progress=stop_at(limit))
     assert os.listdir(tmp_path)
-    for one, other in zip(_together(checkpoints=store), whole, strict=True):
+    for one, other in zip(_together(checkpoints=store), _played()[0], strict=True):
         _assert_same(one, other)
 
 
