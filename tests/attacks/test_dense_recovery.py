@@ -19,13 +19,17 @@ _flat = functools.cache(lambda: mj.federated.initial_parameters(0, _MODEL, _SHAP
 _data = functools.cache(lambda: mj.data.load("digits"))
 
 
-def _update(images: np.ndarray, labels: np.ndarray) -> jax.Array:
+@jax.jit
+def _step(start: jax.Array, images: jax.Array, labels: jax.Array) -> jax.Array:
     def loss(flat: jax.Array) -> jax.Array:
-        variables = mj.federated.unflatten(_MODEL, images.shape[1:], flat)
-        logits = _MODEL.apply(variables, jnp.asarray(images))
-        return optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels)).mean()
+        logits = _MODEL.apply(mj.federated.unflatten(_MODEL, images.shape[1:], flat), images)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
-    return -0.03 * jax.grad(loss)(_flat())
+    return -0.03 * jax.grad(loss)(start)
+
+
+def _update(images: np.ndarray, labels: np.ndarray) -> jax.Array:
+    return _step(_flat(), images, labels)
 
 
 def _view(update: jax.Array, num_images: int) -> UpdateView:
