@@ -4,7 +4,8 @@ What a page (`docs/how_to/*.md`, `docs/concepts/*.md`, others of `PAGES`) may ho
 
 - `python`: run; names last to the end of the page. `pycon`: run as a doctest, with the same names.
 - `bash`: each line runs in the page's folder: `mrsa-jax ...` in this process, `python FILE ...` in
-  its own; `> FILE` keeps what is printed, `# exit status 3` is what must come instead of 0.
+  its own; `> FILE` keeps what is printed, `# exit status 3` is what must come instead of 0. Files
+  of figures hold a word: to draw them takes more time than all else, and nothing looks at them.
   Comments and `pip install` are passed over; pipes, `&&` and variables are not understood.
 - `text` as the next block after one that ran: all that this printed, `...` for what may differ.
 - a PNG that a block saves under the name of one of the gallery's must be that picture.
@@ -34,6 +35,7 @@ from typing import Any
 import jax
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
 
 import mrsa_jax as mj
 from mrsa_jax import cli
@@ -151,13 +153,19 @@ def _run_shell(code: str, names: dict[str, Any], line: int) -> None:
 
 def _run_words(words: list[str]) -> int:
     if words[0] == "mrsa-jax":
-        return cli.main(words[1:])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Figure, "savefig", _named)
+            return cli.main(words[1:])
     done = subprocess.run(
         [sys.executable, *words[1:]], capture_output=True, text=True, timeout=300, check=False
     )
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     return done.returncode
+
+
+def _named(unused: Figure, file: pathlib.Path, **settings: Any) -> None:
+    file.write_bytes(b"not drawn")
 
 
 def _parameter(page: pathlib.Path) -> Any:
