@@ -8,6 +8,7 @@ Roth, Su, "Gaussian differential privacy", 2022, Corollary 2).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -175,6 +176,7 @@ class Losses:
     below: Any
 
     @staticmethod
+    @functools.lru_cache(maxsize=4)  # T leaves one client's coin as it is
     def of(coin: float, rounds: int, noise_multiplier: float) -> Losses:
         """Return those of a client who joins each of J rounds with this chance, above 0."""
         library = privacy_loss_distribution()

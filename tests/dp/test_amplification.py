@@ -51,6 +51,11 @@ def test_who_removes_and_who_adds_a_client_are_not_exchanged() -> None:
         np.testing.assert_allclose(own.get_delta_for_epsilon(1.0), exact, rtol=5e-3, atol=1e-7)
 
 
+def test_losses_of_what_rounding_alone_leaves_are_small() -> None:
+    """Rounds are composed cell by cell: 10^-3 each, of losses up to 20 at most."""
+    assert block_losses(0.5, 2, 4.0)._pmf_remove.size < 20_000
+
+
 def test_rounds_of_blocks_compose() -> None:
     """Against draws of five rounds, of either side."""
     chance, target, noise, rounds = 0.3, 3, 1.5, 5
