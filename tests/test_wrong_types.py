@@ -229,6 +229,9 @@ def _studies() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
             if (name, label) != ("sweep", "dict"):  # a sweep of one point
                 call = getattr(study, name)
                 yield f"study.{name}", argument, label, lambda c=call, v=value: c(v)
+        yield "study.merge", "folders", label, lambda v=value: study.merge(v, "out")
+        if label != "text":
+            yield "study.merge", "out", label, lambda v=value: study.merge(["in"], v)
         for argument in ("out", "overwrite", "memory_bytes", "devices", "progress"):
             is_right = argument != "overwrite" and value is None
             is_right |= (argument, label) in {("out", "text"), ("overwrite", "true")}

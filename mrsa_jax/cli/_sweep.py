@@ -19,7 +19,6 @@ from mrsa_jax.cli._console import (
     print_words,
     use_cores,
 )
-from mrsa_jax.study.sweeps import load_sweep
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
@@ -47,20 +46,21 @@ class SweepCommand:
       population.cohort_size = [6, 12]
 
       mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
-      mrsa-jax sweep study.toml               # run it; run it again after an interruption; or twice
-      at once mrsa-jax sweep study.toml --reuse DIR   # what another sweep has is not computed again
-      mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask) mrsa-jax sweep
-      study.toml --scheduler tcp://host:8786
+      mrsa-jax sweep study.toml               # run it, again after an interruption, or twice at once
+      mrsa-jax sweep study.toml --reuse DIR   # what another sweep has is not computed again
+      mrsa-jax sweep merge DIR DIR --out NEW  # folders of parts that were computed apart
+      mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask)
+      mrsa-jax sweep study.toml --scheduler tcp://host:8786
 
     Open the store with mrsa_jax.study.open_study(DIR): an xarray data set whose `done` says which
     points are complete. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130
     interrupted.
     """
 
-    study: tyro.conf.Positional[Annotated[pathlib.Path, tyro.conf.arg(metavar="STUDY.toml")]] = (
-        tyro.MISSING
-    )
-    """File with settings and axes."""
+    study: tyro.conf.Positional[
+        Annotated[tuple[pathlib.Path, ...], tyro.conf.arg(metavar="STUDY.toml | merge DIR DIR")]
+    ] = tyro.MISSING
+    """File with settings and axes; or merge, and folders of sweeps."""
     out: Folder = None
     """Folder of the store; as the file says (results/sweep) if left out."""
     dry_run: bool = False
@@ -92,7 +92,12 @@ class SweepCommand:
 
 def run_sweep_command(command: SweepCommand) -> int:
     """Plan and run a sweep, and return the exit status."""
-    sweep = load_sweep(command.study)
+    from mrsa_jax.study import sweeps
+
+    first, *folders = command.study
+    if folders:
+        return _merge(command, str(first), folders)
+    sweep = sweeps.load_sweep(first)
     overwrites = command.overwrite or sweep.overwrite
     sweep = dataclasses.replace(
         sweep,
@@ -103,8 +108,6 @@ def run_sweep_command(command: SweepCommand) -> int:
     _check(command)
     use_compile_cache()
     use_cores(command.devices)
-    from mrsa_jax.study import sweeps
-
     if command.coordinator is not None:
         address = None if command.coordinator == "auto" else command.coordinator
         sweeps.join_hosts(address, command.num_processes, command.process_index)
@@ -128,6 +131,26 @@ def run_sweep_command(command: SweepCommand) -> int:
             results = sweeps.run_on_workers(plan, bars, workers=workers, scheduler=scheduler)
     if results is not None:  # of several hosts, the first has them
         _show_results(plan, command, results, time.perf_counter() - start)
+    return 0
+
+
+def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int:
+    rule = "must be one file, or the word merge and folders"
+    require(word == "merge", "study", rule, " ".join(map(str, command.study)))
+    asked = dataclasses.replace(command, study=(), out=None, json=False)
+    plain = asked == SweepCommand(())
+    require(plain, "study", "must come with no more than --out and --json where folders are merged")
+    require(command.out is not None, "out", "must be given: the folder of the result")
+    from mrsa_jax.study import merge
+
+    with Bars(device=False) as bars:
+        results = merge(folders, command.out or "", progress=bars)
+    done, cells = int(results["done"].sum()), results["done"].size
+    if command.json:
+        print_json({"out": str(command.out), "done": done, "cells": cells})
+    else:
+        words = f"{done} of {cells} cells are done; mrsa-jax report {command.out} shows them"
+        print_words(output_console(), words)
     return 0
 
 

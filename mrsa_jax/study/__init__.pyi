@@ -32,3 +32,4 @@ from ._summary import sentences as sentences, summarise as summarise
 from .advice._by_hand import explore as explore
 from .advice._run import advise as advise
 from .sweeps._engine import sweep as sweep
+from .sweeps._merge import merge as merge

@@ -68,6 +68,25 @@ def test_run_and_run_again(file, tmp_path, capsys):
     assert (out / "study.toml").read_text() == STUDY
 
 
+def test_folders_are_merged(file, tmp_path, capsys):
+    for seed in (0, 1):
+        file.write_text(f"seed = {seed}\n{STUDY}")
+        assert main(["sweep", str(file), "--out", str(tmp_path / str(seed))]) == 0
+    words = ["sweep", "merge", str(tmp_path / "0"), str(tmp_path / "1")]
+    assert main([*words, "--out", str(tmp_path / "both")]) == 0
+    assert f"8 of 8 cells are done; mrsa-jax report {tmp_path}" in capsys.readouterr().out
+    assert main([*words, "--out", str(tmp_path / "both"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == 8
+    for more, message in (
+        ([], "`out` must be given: the folder of the result"),
+        (["--out", "x", "--dry-run"], "`study` must come with no more than --out and --json"),
+    ):
+        assert main([*words, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["sweep", "marge", "a", "b"]) == 2
+    assert "must be one file, or the word merge and folders" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

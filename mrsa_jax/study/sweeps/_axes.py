@@ -164,7 +164,7 @@ class Sweep:
             place = name, *(index[k] for k in axes)
             if place not in known:
                 settings = self.base
-                for field, value in self._changes(index):
+                for field, value in self.changes(index):
                     if field.partition(".")[0] == name:
                         settings = _replaced(settings, field.split("."), value)
                 known[place] = getattr(settings, name)
@@ -180,7 +180,7 @@ class Sweep:
                 found.setdefault(name, []).append(k)
         return found
 
-    def _changes(self, index: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    def changes(self, index: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
         """Go through the fields that the axes set, with their values at a cell."""
         for axis, place in zip(self.axes, index, strict=True):
             yield from zip(axis.fields, axis.values[place], strict=True)
@@ -208,7 +208,7 @@ class Sweep:
         """Return a cell's place in words."""
         return ", ".join(
             f"{field.rpartition('.')[2]} = {self._label(field, value)}"
-            for field, value in self._changes(index)
+            for field, value in self.changes(index)
         )
 
     def among(self, indices: Sequence[tuple[int, ...]], but: int | None = None) -> str:
@@ -296,7 +296,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
         where = "zip" if one_table else f"zip[{i}]"
         title = table.pop("name", None)
         axes.append(_axis(kind, where, _flat_fields(kind.settings, table, where), title))
-    _check_axes(axes)
+    check_axes(axes)
     base: Any = from_dict(kind.settings, left, "")
     tracked = getattr(base, "track", ())
     rule = "must not be set for a sweep: its store has each point's results and, by `trajectories`"
@@ -318,7 +318,7 @@ def _flat_fields(cls: type, table: dict[str, Any], where: str, prefix: str = "")
     found: dict[str, Any] = {}
     for key, value in table.items():
         dotted = f"{prefix}{key}"
-        hint = _hint_of(cls, dotted, where)
+        hint = hint_of(cls, dotted, where)
         if dataclasses.is_dataclass(hint):
             first = dataclasses.fields(hint)[0].name
             rule = f"must name one of its fields, as in {dotted}.{first}"
@@ -329,9 +329,9 @@ def _flat_fields(cls: type, table: dict[str, Any], where: str, prefix: str = "")
     return found
 
 
-def _hint_of(cls: type, dotted: str, where: str) -> Any:
+def hint_of(cls: type, dotted: str, where: str) -> Any:
     """Return the type of a field, or say which one may be meant."""
-    hints = dict(_hints(cls))
+    hints = dict(hints_of(cls))
     if dotted in hints:
         return hints[dotted]
     known = [name for name, hint in hints.items() if not dataclasses.is_dataclass(hint)]
@@ -341,12 +341,12 @@ def _hint_of(cls: type, dotted: str, where: str) -> Any:
     raise ConfigurationError(f"`{where}.{dotted}` is not a field{advice}")
 
 
-def _hints(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def hints_of(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Go through all fields by dotted name, with their types: tables, and what is in them."""
     for name, hint in typing.get_type_hints(cls).items():
         yield f"{prefix}{name}", hint
         if dataclasses.is_dataclass(hint):
-            yield from _hints(hint, f"{prefix}{name}.")
+            yield from hints_of(hint, f"{prefix}{name}.")
 
 
 def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = None) -> Axis:
@@ -357,11 +357,11 @@ def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = Non
         path = f"{where}.{field}"
         alone = ("out", "json", "overwrite", "resume", "track")
         require(field not in alone, path, "cannot be an axis")
-        hint = _hint_of(kind.settings, field, where)
+        hint = hint_of(kind.settings, field, where)
         items = _expanded(values, path)
         rule = "must be a list of at least one value, or a range"
         require(isinstance(items, list) and len(items) > 0, path, rule, values)
-        columns[field] = [_read(hint, item, f"{path}[{i}]") for i, item in enumerate(items)]
+        columns[field] = [read_field(hint, item, f"{path}[{i}]") for i, item in enumerate(items)]
     lengths = {field: len(column) for field, column in columns.items()}
     rule = "must hold lists of one length"
     require(len(set(lengths.values())) == 1, where, rule, lengths)
@@ -403,7 +403,7 @@ def _expanded(values: Any, path: str) -> Any:
     return [float(f"{one:.12g}") for one in spaced]  # 0.3, not 0.30000000000000004
 
 
-def _read(hint: Any, value: Any, path: str) -> Any:
+def read_field(hint: Any, value: Any, path: str) -> Any:
     """Return a value of a field's type; a single one stands for a list of it, 1.0 for 1."""
     inner = without_none(hint)
     if typing.get_origin(inner) is tuple and not isinstance(value, list):
@@ -413,7 +413,8 @@ def _read(hint: Any, value: Any, path: str) -> Any:
     return read_value(hint, value, path)
 
 
-def _check_axes(axes: list[Axis]) -> None:
+def check_axes(axes: list[Axis]) -> None:
+    """Raise for axes that change one field twice, share a name, or have too many cells."""
     require(len(axes) > 0, "grid", "must name at least one field, or there must be a [[zip]]")
     fields = list(itertools.chain.from_iterable(axis.fields for axis in axes))
     for field in fields:

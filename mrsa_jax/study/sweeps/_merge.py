@@ -1,0 +1,278 @@
+"""Folders of sweeps that were computed apart become one.
+
+All is compared before anything is written. Then the grid is laid out, and records are copied as
+they are: after a kill the folder is a sweep that lacks points, and the same call goes on with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax.study import _store
+from mrsa_jax.study._config import studied
+from mrsa_jax.study._kinds import KINDS, Kind
+from mrsa_jax.study._load import from_dict
+from mrsa_jax.study._progress import Progress, checked_progress, warn
+from mrsa_jax.study._records import Index, Record
+from mrsa_jax.study._run_folder import read_json
+from mrsa_jax.study._runner import Variable
+from mrsa_jax.study._view import CELL, View
+from mrsa_jax.study.sweeps._axes import Axis, Sweep, check_axes, hint_of, hints_of, read_field
+from mrsa_jax.study.sweeps._keys import RANGED
+from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output, manifest_of
+from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_DIGITS = 1e-9  # to which floats of one key agree between machines
+
+
+def merge(
+    folders: Sequence[str | pathlib.Path],
+    out: str | pathlib.Path,
+    *,
+    progress: Progress | None = None,
+) -> xr.Dataset:
+    """Put the points of several sweeps' folders into one folder, and open it.
+
+    Use it for a study whose parts were computed on machines without a common disk. Axes get the
+    values of all folders, and settings that differ between them become axes; cells that no folder
+    has stay empty. Trials of a point that two folders have are compared: integers to the bit,
+    floats to nine digits. Nothing is computed, and merging again changes nothing.
+
+    Args:
+        folders: Of sweeps of one command.
+        out: Folder of the result: a new one, or that of a sweep, which then keeps what it has.
+        progress: Receives warnings of records that are damaged, whose points stay empty.
+
+    Returns:
+        Data set of all of them, as `sweep` returns it.
+
+    Raises:
+        ConfigurationError: If a folder holds no sweep or one of another command, axes do not fit
+            together, or a point that two folders have differs: nothing is written then.
+        OutputExistsError: If `out` holds something else.
+        StoreError: If it cannot be written.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import pathlib, tempfile
+        >>> below = pathlib.Path(tempfile.mkdtemp())
+        >>> small = {"rounds": 5, "trials": 2, "population": {"num_clients": 6, "cohort_size": 3}}
+        >>> for seed in (0, 1):
+        ...     study = small | {"seed": seed, "grid": {"scheme": ["uniform", "weighted"]}}
+        ...     _ = mj.study.sweep(study, out=below / str(seed))
+        >>> both = mj.study.merge([below / "0", below / "1"], below / "both")
+        >>> dict(both["done"].sizes), int(both["done"].sum())
+        ({'scheme': 2, 'seed': 2}, 4)
+    """
+    good = isinstance(folders, list | tuple) and len(folders) > 0
+    good = good and all(isinstance(one, str | os.PathLike) for one in folders)
+    require(good, "folders", "must be a list of folders of sweeps", folders)
+    require(isinstance(out, str | os.PathLike), "out", "must be the path of a folder", out)
+    target = pathlib.Path(out)
+    paths = {path.resolve(): path for path in map(pathlib.Path, folders)}
+    if (read_json(target / "study.json") or {}).get("command") == "sweep":
+        paths.setdefault(target.resolve(), target)
+    parts = [_part(path) for path in paths.values()]
+    for part in parts:
+        for size in filter(None, part.index.damaged.values()):
+            text = f"{size} bytes of {part.folder} are damaged: what they held is left out"
+            warn(checked_progress(progress), text)
+    union, cells = _union(parts)
+    for place, part in enumerate(parts):
+        for other in parts[:place]:
+            _check_agree(other, part)
+    variables = {name: one for part in parts for name, one in part.view.variables.items()}
+    lengths = [part.view.shown["inner"] for part in parts]
+    inner = {dim: max(own.get(dim, 0) for own in lengths) for own in lengths for dim in own}
+    union = dataclasses.replace(union, out=target)
+    check_sweep_output(union)
+    with contextlib.closing(SweepStore.create(union, cells, variables, inner)) as store:
+        store.index.refresh()
+        for record in (one for part in parts for one in part.records()):
+            if not any(_has(own, record) for own in store.index.records.get(record.key, ())):
+                store.take(record.frame())
+        store.show()
+    return _store.open_study(target)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """A folder that is merged: where it is, what it studies, its cells and records."""
+
+    folder: pathlib.Path
+    sweep: Sweep
+    view: View
+    index: Index
+
+    def records(self) -> Iterator[Record]:
+        """Go through all of its records."""
+        return itertools.chain.from_iterable(self.index.records.values())
+
+    def rows(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any], Any]]:
+        """Go through the cells: place, what the axes set there, and what is to be shown."""
+        for index, cell in zip(np.ndindex(*self.sweep.shape), self.view.cells, strict=True):
+            yield index, dict(self.sweep.changes(index)), cell
+
+    def named(self, key: str) -> str:
+        """Return in words where the point with a key is."""
+        places = np.flatnonzero(self.view.cells["key"] == key.encode())
+        if not len(places):
+            return f"point {key[:12]}"  # of code or files that have changed since
+        index = np.unravel_index(int(places[0]), self.sweep.shape)
+        return self.sweep.named(tuple(map(int, index)))
+
+
+def _part(folder: pathlib.Path) -> _Part:
+    manifest = manifest_of(folder, "folders")
+    return _Part(
+        folder, _swept(manifest["config"]), View(folder, manifest), Index(folder).refresh()
+    )
+
+
+def _swept(config: Mapping[str, Any]) -> Sweep:
+    """Return the sweep whose `SweepConfig` a folder's manifest holds."""
+    kind = KINDS[check_known(config["swept"], "command", KINDS, "one that can be swept")]
+    axes = []
+    for axis in config["axes"]:
+        hints = [hint_of(kind.settings, field, axis["name"]) for field in axis["fields"]]
+        rows = tuple(
+            tuple(
+                None if value is None else read_field(hint, value, axis["name"])
+                for hint, value in zip(hints, row, strict=True)
+            )
+            for row in axis["values"]
+        )
+        axes.append(Axis(axis["name"], tuple(axis["fields"]), rows))
+    keep = config.get("keep")
+    return Sweep(
+        kind,
+        from_dict(kind.settings, dict(config["base"]), ""),
+        tuple(axes),
+        pathlib.Path(config["out"]),
+        skip_impossible=config["skip_impossible"],
+        trajectories=config["trajectories"],
+        keep=tuple(keep) if keep else None,
+    )
+
+
+def _fields(kind: Kind) -> list[str]:
+    """Return the dotted names of the settings of a point that decide what it is."""
+    names = [name for name, hint in hints_of(kind.settings) if not dataclasses.is_dataclass(hint)]
+    return [name for name in names if studied({name.partition(".")[0]: None})]
+
+
+def _has(own: Record, other: Record) -> bool:
+    """Return whether one record has all that another has, so that this is not needed."""
+    return own.first == other.first and own.end >= other.end and own.kept >= other.kept
+
+
+def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
+    """Return the sweep over all values of all axes, and its cells; those of nobody are empty."""
+    sweeps = [part.sweep for part in parts]
+    kinds = list(dict.fromkeys(sweep.kind.name for sweep in sweeps))
+    require(len(kinds) == 1, "folders", "must hold sweeps of one command", *kinds)
+    named = {axis.fields: axis.name for sweep in sweeps for axis in sweep.axes}
+    known = set(itertools.chain.from_iterable(named))
+    ranged = ("trials",) if kinds[0] in RANGED else ()
+    for field in _fields(sweeps[0].kind):
+        differs = any(_at(sweep.base, field) != _at(sweeps[0].base, field) for sweep in sweeps)
+        if differs and field not in (*known, *ranged):
+            named[(field,)] = field.rpartition(".")[2]
+
+    def row(part: _Part, fields: tuple[str, ...], changed: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(changed.get(name, _at(part.sweep.base, name)) for name in fields)
+
+    values: dict[tuple[str, ...], dict[tuple[Any, ...], int]] = {fields: {} for fields in named}
+    for part in parts:
+        for _, changed, _ in part.rows():
+            for fields, own in values.items():
+                own.setdefault(row(part, fields, changed), len(own))
+    for fields, own in values.items():
+        if all(len(one) == 1 and is_number(one[0]) for one in own):
+            values[fields] = {one: place for place, one in enumerate(sorted(own))}
+    axes = [Axis(name, fields, tuple(values[fields])) for fields, name in named.items()]
+    check_axes(axes)
+    cells = np.zeros([len(axis.values) for axis in axes], CELL)
+    for part in parts:
+        for index, changed, cell in part.rows():
+            place = tuple(own[row(part, fields, changed)] for fields, own in values.items())
+            there = cells[place]
+            if cell["key"] and there["key"] not in (b"", cell["key"]):
+                raise ConfigurationError(
+                    "`folders` must hold points of the same code, files and version; got "
+                    f"{part.sweep.named(index)}, which {str(part.folder)!r} has of others: "
+                    "nothing was merged; run the sweep again in one of them"
+                )
+            if cell["key"] and cell["trials"] > there["trials"]:
+                cells[place] = cell
+    base = sweeps[0].base
+    if ranged:
+        base = dataclasses.replace(base, trials=max(sweep.base.trials for sweep in sweeps))
+    kept = [name for name in sweeps[0].keep or () if all(name in one.kept for one in sweeps)]
+    union = dataclasses.replace(
+        sweeps[0],
+        base=base,
+        axes=tuple(axes),
+        trajectories=all(sweep.trajectories for sweep in sweeps),
+        keep=tuple(kept) or None,
+    )
+    return union, cells.ravel()
+
+
+def _at(settings: Any, field: str) -> Any:
+    return functools.reduce(getattr, field.split("."), settings)
+
+
+def _check_agree(one: _Part, other: _Part) -> None:
+    """Raise for the first point of which two folders have trials that are not the same."""
+    variables = one.view.variables | other.view.variables
+    for b in other.records():
+        for a in one.index.records.get(b.key, ()):
+            first, end = max(a.first, b.first), min(a.end, b.end)
+            whole = one.view.is_whole and (a.first, a.end) != (b.first, b.end)
+            if first >= end or whole:
+                continue
+            for name, trials in _differing(variables, (a, b), first, end):
+                where = f" of trials {trials[0]} to {trials[-1]}" if len(trials) else ""
+                raise ConfigurationError(
+                    "`folders` must agree on the points that both have; got "
+                    f"{other.named(b.key)}, which differs between {str(one.folder)!r} and "
+                    f"{str(other.folder)!r} in {name}{where}, with the same settings and code: "
+                    "nothing was merged. One of them is damaged, or a change of the package that "
+                    "changes results was not told in COMPUTES_ALIKE"
+                )
+
+
+def _differing(
+    variables: Mapping[str, Variable], both: tuple[Record, Record], first: int, end: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Go through the variables that two records have not alike, each with the trials in which."""
+    a, b = (record.values() for record in both)
+    for name in (name for name in a if name in b):
+        if variables[name].dims[:1] == ("trial",):
+            x, y = (
+                own[name][first - r.first : end - r.first]
+                for own, r in zip((a, b), both, strict=True)
+            )
+        else:
+            x, y = a[name][None], b[name][None]
+        fits = x.shape == y.shape and x.dtype == y.dtype
+        same = np.zeros(len(x), bool)
+        if fits:
+            close = np.isclose(x, y, _DIGITS, 0, True) if x.dtype.kind == "f" else x == y
+            same = close.reshape(len(x), -1).all(axis=1)
+        if not same.all():
+            is_by_trial = variables[name].dims[:1] == ("trial",)
+            yield name, first + np.flatnonzero(~same) if is_by_trial else np.zeros(0, int)
