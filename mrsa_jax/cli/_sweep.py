@@ -46,7 +46,7 @@ class SweepCommand:
       population.cohort_size = [6, 12]
 
       mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
-      mrsa-jax sweep study.toml               # run it, again after an interruption, or twice at once
+      mrsa-jax sweep study.toml               # run it; again after any interruption; or twice
       mrsa-jax sweep study.toml --reuse DIR   # what another sweep has is not computed again
       mrsa-jax sweep merge DIR DIR --out NEW  # folders of parts that were computed apart
       mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask)
