@@ -184,9 +184,7 @@ def own_schemes_and_figures_end() -> Iterator[None]:
 
 # To draw a figure's files takes a fifth of a command's time. These look at what commands compute
 # and say: the files of their figures hold a word, but where a test looks at them.
-_NOT_DRAWN = (
-    "tests/cli/", "tests/study/", "tests/papers/test_ccesa.py", "tests/papers/test_heterosag.py"
-)  # fmt: skip
+_NOT_DRAWN = ("tests/cli/", "tests/study/", "tests/papers/")
 _LOOKED_AT = {"tests/cli/test_advise.py", "tests/cli/test_attack.py", "tests/cli/test_report.py",
               "tests/study/test_pages_in_browser.py", "tests/study/test_report.py"}  # fmt: skip
 
@@ -199,11 +197,20 @@ def figures_are_drawn_where_they_are_looked_at(request: pytest.FixtureRequest) -
         if module.startswith(_NOT_DRAWN) and module not in _LOOKED_AT:
             from matplotlib.figure import Figure
 
+            @functools.wraps(Figure.savefig)
             def named(unused: Figure, file: pathlib.Path, **settings: Any) -> None:
                 file.write_bytes(b"not drawn")
 
             patch.setattr(Figure, "savefig", named)
         yield
+
+
+@pytest.fixture
+def drawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw, for the one test of such a module that looks at a figure's files."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", Figure.savefig.__wrapped__)  # type: ignore[attr-defined]
 
 
 class _Free:

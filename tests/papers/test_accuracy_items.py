@@ -348,6 +348,7 @@ def _made_up(
 
 
 @pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.usefixtures("drawn_figures")
 def test_items_say_what_was_run(
     fast: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_nothing_that_runs_or_fetches_is_kept(tmp_path: pathlib.Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_a_figure_of_matplotlib_keeps_all_its_text_and_curves(tmp_path: pathlib.Path) -> None:
     """Read back from the page: texts, the curve's corners in the file's own units, and its size."""
 

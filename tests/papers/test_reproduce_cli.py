@@ -93,6 +93,7 @@ def test_a_folder_of_something_else_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_items_are_written_with_their_data(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
