@@ -136,10 +136,13 @@ def histogram_chart(data: pd.DataFrame, column: str = "error", least: float = _L
         values = rows[column].dropna()
         counts, _ = np.histogram(np.clip(values, 1.01 * least, 0.99e6), bins)
         share = np.append(100 * counts / max(len(values), 1), 0.0)
-        lines.append(Line(str(label), bins, share, f"mean {values.mean():.2g}",
-                          np.zeros(len(bins)), share, "step"))  # fmt: skip
+        name, beyond = f"mean {values.mean():.2g}", [(values < least), (values > bins[-1])]
+        for side, end, outside in zip(("below", "above"), bins[[0, -1]], beyond, strict=True):
+            name += f", {100 * outside.mean():.3g} % {side} {end:.3g}" * bool(outside.any())
+        lines.append(Line(str(label), bins, share, name, np.zeros(len(bins)), share, "step"))
     caption = (
-        "Clients by the error with which their updates are recovered; 1 means nothing was learnt."
+        "Clients by the error with which their updates are recovered; 1 means nothing was learnt. "
+        "Errors beyond the axis are in its first and last bin."
     )
     return Chart("Clients by their error", caption, lines, "relative squared error of a client",
                  "clients (%)", is_log_x=True, y_range=(0.0, 100.0), whole="",

@@ -85,14 +85,19 @@ _LABELS = {
 }
 
 
+_LEAST_KEPT = 0.1
+"""Fraction of rounds with a sum below which privacy is not drawn: few sums reveal little."""
+
+
 def plot_policies(
     results: Any, *, quantity: PolicyQuantity = "strong", ax: Axes | None = None
 ) -> Axes:
     """Plot privacy, or what it costs, over step dropout rates, a curve for each policy.
 
     Lines are means over trials, bands their 5 % to 95 % quantiles; where nothing was learnt in a
-    trial, it is left out. For weak privacy the line is the proven lower bound, and a thin line
-    the upper bound where it differs.
+    trial, it is left out. Privacy is drawn only where at least a tenth of the rounds have a sum,
+    since a policy that loses nearly all sums reveals little whatever it does. For weak privacy
+    the line is the proven lower bound, and a thin line the upper bound where it differs.
 
     Args:
         results: What `privacy.policy_privacy` returns.
@@ -119,16 +124,22 @@ def plot_policies(
     field = "weak_lower" if quantity == "weak" else quantity
     values = np.asarray(getattr(results, field)) * (100 if quantity == "rounds_kept" else 1)
     rates = 100 * np.asarray(results.step_dropout_rates)
-    lines: list[Line] = []
+    is_privacy, lines = quantity in ("weak", "strong"), list[Line]()
+    kept = np.asarray(results.rounds_kept, float).mean(axis=-1)
     for i, policy in enumerate(results.policies):
-        low, mean, high = _spread(values[i])
-        lines.append(Line(_POLICIES[policy], rates, mean, "", low, high))
+        alive = (kept[i] >= _LEAST_KEPT) | (not is_privacy)
+        name = policy.replace("_", " ")
+        label = _POLICIES[policy] if alive.all() else f"{name}: too few sums beyond"
+        low, mean, high = (np.where(alive, row, np.nan) for row in _spread(values[i]))
+        lines.append(Line(label, rates, mean, "", low, high))
         if quantity == "weak" and (results.weak_upper[i] != values[i]).any():
-            upper = _spread(results.weak_upper[i])[1]
-            lines.append(Line(_POLICIES[policy], rates, upper, "at most", weight="thin"))
+            upper = np.where(alive, _spread(results.weak_upper[i])[1], np.nan)
+            lines.append(Line(label, rates, upper, "at most", weight="thin"))
     name, words = _LABELS[quantity]
+    told = f"{words}. Mean over trials; band: 5 to 95 %."
+    told += f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum." * is_privacy
     chart = Chart(
-        words, f"{words}. Mean over trials; band: 5 to 95 %.", lines,
+        words, told, lines,
         "chance to leave at each step, q (%)", name, are_schemes=False, marks_points=True,
         whole="y" * (quantity in ("weak", "strong")),
     )  # fmt: skip

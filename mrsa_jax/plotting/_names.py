@@ -93,14 +93,42 @@ def legend(ax: Axes, *, above: bool = False) -> None:
         return
     names = [_abbreviated(str(handle.get_label())) for handle in handles]
     size = _font_size()
-    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    room = 72 * figure.get_figwidth() - 5 * size  # beside what stands left of the axes
-    columns = max(1, min(4, len(names), int(room / (size * (longest * _LETTER + 4.5)))))
+    room = 72 * figure.get_figwidth() - 5 * size  # next to what stands left of the axes
+    columns = _columns(names, room)
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=columns,
               columnspacing=1.0, handles=handles, labels=names)  # fmt: skip
     rows = -(-sum(name.count("\n") + 1 for name in names) // columns)
     if figure.get_gid() == OWN:  # room for the rows
         figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
+
+
+def legend_of_widths(ax: Axes, meanings: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Say above the axes, or below them, what thin, broad and dashed lines mean in all colours."""
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if not meanings:
+        return
+    names = [name for name, _ in meanings]
+    room = 72 * ax.bbox.width / figure.dpi
+    columns = _columns(names, room)
+    is_taken = ax.get_legend() is not None and figure.get_figwidth() < _NARROW
+    place = ("upper right", (1.0, -0.25)) if is_taken else ("lower right", (1.0, 1.0))
+    key = Legend(ax, [Line2D([], [], color="0.35", **look) for _, look in meanings], names,
+                 loc=place[0], bbox_to_anchor=place[1], ncols=columns, borderaxespad=0.2,
+                 columnspacing=1.0)  # fmt: skip
+    ax.add_artist(key).set_clip_on(False)
+    if figure.get_gid() == OWN:  # room for the rows
+        rows = -(-len(names) // columns)
+        figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
+
+
+def _columns(names: Sequence[str], room: float) -> int:
+    """Return how many columns of a key fit into a width in points."""
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+    return max(1, min(4, len(names), int(room / (_font_size() * (longest * _LETTER + 4.5)))))
 
 
 def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> Any:

@@ -137,7 +137,7 @@ def _hidden(results: xr.Dataset) -> Chart:
     worst = [line._replace(name="worst") for line in _over(results, "hidden_among_worst")]
     lines = list(worst)
     if "hidden_among_median" in results:
-        lines += [line._replace(name="median", low=None, high=None, weight="thin")
+        lines += [line._replace(name="median client", low=None, high=None, weight="thin")
                   for line in _over(results, "hidden_among_median")]  # fmt: skip
     caption = (
         "Size of a single sum that would hide the worst client equally well (thin: median client), "
@@ -176,7 +176,9 @@ def _two(
 
 
 def _epsilon(results: xr.Dataset) -> Chart:
-    lines = _two(results, "evaluation", ("epsilon_mean", "mean"), ("epsilon_worst", "worst"))
+    lines = _two(
+        results, "evaluation", ("epsilon_mean", "mean client"), ("epsilon_worst", "worst client")
+    )
     caption = (
         "Epsilon of clients' whole histories against the server, from who really survived: from "
         "the clients' mean (thick) to the worst client (thin)."
@@ -202,7 +204,9 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
 
 
 def _bits(results: xr.Dataset) -> Chart:
-    lines = _two(results, "rounds_done", ("bits_median", "median"), ("bits_worst", "worst"))
+    lines = _two(
+        results, "rounds_done", ("bits_median", "median client"), ("bits_worst", "worst client")
+    )
     caption = (
         "Bits per coordinate that the sums reveal of a client's updates, which drift as measured: "
         "from the median client (thick) to the worst (thin). T caps what they reveal of each "
@@ -235,9 +239,8 @@ def _reconstruction(results: xr.Dataset) -> Chart:
     errors = results["reconstruction_error"]
     lines = [errors_line(label, errors.sel(scheme=label).values) for label in _labels(results)]
     caption = (
-        "Relative squared error of each client's update as the server's least squares reconstructs "
-        "it if updates never changed (models frozen over the whole history, the worst case), "
-        "clients in the order of their errors; 1 means nothing was learnt beyond zero."
+        "Relative squared error of the server's estimate of each client's update, sorted. The "
+        "model is frozen, the worst case. 1 is the error of guessing zero."
     )
     return errors_chart("Updates reconstructed by least squares", caption, lines)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._names import legend, name_curves, plain, short
+from mrsa_jax.plotting._names import legend, legend_of_widths, name_curves, plain, short
 from mrsa_jax.plotting._style import (
     MARKERS,
     WARNING,
@@ -273,8 +273,21 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
             legend(ax, above=any(line.shade is not None for line in chart.lines))
         else:
             name_curves(ax, gap=6.0 if marked else 2.0)
+        if not chart.names_lines:
+            legend_of_widths(ax, _widths(chart))
         caption(ax, chart.caption)
     return ax
+
+
+def _widths(chart: Chart) -> list[tuple[str, dict[str, Any]]]:
+    """Return what the widths and dashes of lines mean, and how a key draws them: one entry each."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in chart.lines:
+        weight, *more = line.weight.split()
+        look = {"lw": _WIDTHS[weight], "ls": _STYLES[more[0] if more else "solid"]}
+        if line.name and line.kind != "marks":
+            found.setdefault(line.name, look | {"alpha": 0.22 if weight == "broad" else None})
+    return list(found.items())
 
 
 def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:

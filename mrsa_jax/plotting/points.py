@@ -201,7 +201,7 @@ def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
         edges = {end: 100 * own[order] for end, own in _range(alike["accuracy"]).items()}
         spent = {who: alike[f"epsilon_{who}"].mean().to_numpy()[order] for who in ("worst", "mean")}
         lines.append(Line(label, spent["worst"], accuracy, "worst client", **edges))
-        lines.append(Line(label, spent["mean"], accuracy, "mean", weight="thin"))
+        lines.append(Line(label, spent["mean"], accuracy, "mean client", weight="thin"))
         if len(without):
             level = [100 * float(without["accuracy"].mean())] * 2
             lines.append(Line(label, [ends.min().min(), ends.max().max()], level, "no noise",
@@ -313,7 +313,7 @@ def tradeoff_chart(data: pd.DataFrame) -> Chart:
         "Privacy against cardinality",
         "Strong T that is kept for any number of rounds, and mean clients per round.",
         lines,
-        "lasting strong T (clients)", "average cardinality C (clients)", x_from=0.0,
+        "lasting strong T (clients)", "cardinality C (clients)", x_from=0.0,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.legend import Legend
 
 from mrsa_jax import ConfigurationError, plotting
 
@@ -43,6 +44,12 @@ def test_epsilon_over_rounds_and_accuracy_against_it(results: xr.Dataset) -> Non
             assert line.get_color() == plotting.scheme_colour(label)
         assert mean.get_label() == thick.get_label() == label
         assert thick.get_lw() > thin.get_lw()
+    (key,) = [part for part in spent.get_children() if isinstance(part, Legend)]
+    meanings = {
+        text.get_text(): line for text, line in zip(key.texts, key.get_lines(), strict=True)
+    }
+    assert meanings["mean client"].get_lw() > meanings["worst client"].get_lw()
+    assert spent.get_legend() is None  # names stand at the curves
     plt.close("all")
 
 

@@ -26,7 +26,7 @@ def test_a_histogram_has_shares_of_clients_and_the_mean() -> None:
     legend = ax.get_legend()
     assert legend is not None
     words = [text.get_text() for text in legend.get_texts()]
-    assert words == ["Random, mean 0.5", "User partition, mean 3"]
+    assert words == ["Random, mean 0.5, 25 % below 0.0001", "User partition, mean 3"]
     bins, shown = ax.get_lines()[0].get_data()
     assert np.max(shown) == pytest.approx(50)  # two of four in the bin of .5
     assert shown[0] == pytest.approx(25)

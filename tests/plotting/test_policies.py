@@ -20,7 +20,7 @@ RESULTS = PolicyPrivacy(
     strong=STRONG,
     weak_lower=STRONG,
     weak_upper=STRONG + 1,
-    rounds_kept=RNG.random((3, 4, 6)),
+    rounds_kept=0.2 + 0.8 * RNG.random((3, 4, 6)),
     cardinality=RNG.random((3, 4, 6)) * 8,
 )
 
@@ -62,3 +62,19 @@ def test_trials_in_which_nothing_was_learnt_are_left_out() -> None:
     assert shown[0] == 3
     assert np.isnan(shown[1])
     plt.close(figure)
+
+
+def test_privacy_is_not_drawn_where_hardly_any_round_has_a_sum() -> None:
+    kept = np.full((3, 4, 6), 0.9)
+    kept[1, 2:] = 0.05
+    results = PolicyPrivacy(**(vars(RESULTS) | {"rounds_kept": kept}))
+    ax = plot_policies(results)
+    ignore, abort, drop = (np.asarray(line.get_ydata(), float) for line in ax.get_lines())
+    assert np.isfinite(ignore).all()
+    assert np.isfinite(drop).all()
+    assert np.isfinite(abort).tolist() == [True, True, False, False]
+    assert ax.get_lines()[1].get_label() == "abort: too few sums beyond"
+    costs = plot_policies(results, quantity="rounds_kept")
+    drawn = [np.asarray(line.get_ydata(), float) for line in costs.get_lines()[:3]]
+    assert np.isfinite(drawn).all()
+    plt.close("all")
