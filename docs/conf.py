@@ -28,6 +28,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+    "site_cards",
     "site_math",
     "site_redirect",
     "site_reference",
@@ -81,6 +82,7 @@ nitpick_ignore_regex = [
 html_theme = "pydata_sphinx_theme"
 html_math_renderer = "mathml"
 html_static_path = ["_site/static"]
+html_favicon = "_site/static/icon.svg"
 html_css_files = ["site.css"]
 html_js_files = ["search.js"]  # excerpts only where a browser may fetch them
 html_title = f"mrsa_jax {release}"
@@ -92,7 +94,7 @@ html_theme_options = {
     "show_nav_level": 1,
     "navigation_depth": 3,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 9,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
     "footer_start": ["copyright"],

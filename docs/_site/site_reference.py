@@ -304,6 +304,7 @@ def _annotation(value: Any) -> str | None:
         inside: Any = ast.parse(value, mode="eval").body
         value = ast.unparse(inside.slice.elts[0])
     text = value if isinstance(value, str) else inspect.formatannotation(value)
+    text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", text)
     return (
         text.replace("collections.abc.", "")
         .replace("jaxlib._jax.", "")

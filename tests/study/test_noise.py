@@ -177,7 +177,7 @@ def test_a_study_says_what_noise_promises(trained: xr.Dataset, tmp_path: pathlib
     page = re.sub(r"<[^>]+>", " ", trained.mrsa.report(tmp_path).read_text())
     for words in (
         "Differential privacy", "Epsilon (proven)", f"{row.epsilon_worst:.4g}",
-        "Against: the server", "own device, nor clients who tell the server",
+        "Protected against: the server", "own device, nor clients who reveal their",
         "Test accuracy against the epsilon", "Worst if Gaussian",
         f"epsilon {row.epsilon_proven:.3g} for every client, proven",
     ):  # fmt: skip
