@@ -40,7 +40,7 @@ def _first_picture(notebook: pathlib.Path) -> bytes:
 def notebook_cards() -> str:
     """Return the grid of notebooks: picture, name and claim of each."""
     table = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
-    cards = ["", "::::{grid} 1 2 2 3", ":gutter: 3", ""]
+    cards = ["## Notebooks", "", "::::{grid} 1 2 2 3", ":gutter: 3", ""]
     for name, claim in _ROW.findall(table):
         title = name[3:].replace("_", " ").capitalize()
         plain = re.sub(r" \(\[[^)]*\)\)", "", claim)

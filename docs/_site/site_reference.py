@@ -15,7 +15,7 @@ import inspect
 import pathlib
 import re
 import sys
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, ForwardRef, get_origin
 
 from docutils import nodes
 from site_docstrings import to_rst
@@ -300,6 +300,8 @@ def _annotation(value: Any) -> str | None:
         return None
     if get_origin(value) is Annotated:  # what the command line makes of it
         return _annotation(value.__origin__)
+    if isinstance(value, ForwardRef):
+        value = value.__forward_arg__
     if isinstance(value, str) and value.startswith("Annotated["):
         inside: Any = ast.parse(value, mode="eval").body
         value = ast.unparse(inside.slice.elts[0])
