@@ -17,7 +17,7 @@ PACKAGE = ROOT / "mrsa_jax"
 LINES = {
     "attacks": 3_240, "availability": 730, "bench": 2_330, "cli": 1_650, "data": 1_600,
     "design": 290, "dp": 3_420, "federated": 4_900, "graphs": 930, "hetero": 4_440,
-    "live": 290, "modular": 1_220, "plotting": 2_150, "privacy": 10_280, "protocol": 2_300,
+    "live": 290, "modular": 1_220, "plotting": 2_200, "privacy": 10_280, "protocol": 2_300,
     "quantize": 1_080, "secagg": 5_565, "selection": 3_540, "study": 15_570,
     "_core": 3_080, "": 80,
 }  # fmt: skip

@@ -139,7 +139,7 @@ def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int
     require(word == "merge", "study", rule, " ".join(map(str, command.study)))
     asked = dataclasses.replace(command, study=(), out=None, json=False)
     plain = asked == SweepCommand(())
-    require(plain, "study", "must come with no more than --out and --json where folders are merged")
+    require(plain, "study", "must have no flags but --out and --json where folders are merged")
     require(command.out is not None, "out", "must be given: the folder of the result")
     from mrsa_jax.study import merge
 

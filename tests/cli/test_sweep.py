@@ -79,7 +79,7 @@ def test_folders_are_merged(file, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["done"] == 8
     for more, message in (
         ([], "`out` must be given: the folder of the result"),
-        (["--out", "x", "--dry-run"], "`study` must come with no more than --out and --json"),
+        (["--out", "x", "--dry-run"], "`study` must have no flags but --out and --json"),
     ):
         assert main([*words, *more]) == 2
         assert message in capsys.readouterr().err
