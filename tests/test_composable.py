@@ -169,7 +169,6 @@ def graphs_rows() -> dict[str, Row]:
     return {
         "check_adjacency": _not(VALUE, graphs.check_adjacency, GRAPHS),
         "component_labels": _of(graphs.component_labels, GRAPHS, SURVIVORS[:, 3]),
-        "degrees": _of(graphs.degrees, GRAPHS),
         "edges": _not(SHAPE, graphs.edges, GRAPHS),
         "erdos_renyi": _built(lambda p: graphs.erdos_renyi(N, p), CHANCES),
         "harary": _built(lambda degree: graphs.harary(N, degree), SIZES),
@@ -488,7 +487,6 @@ def secagg_rows() -> dict[str, Row]:
         "graph_rule": _not(
             CHECKED, lambda t: secagg.graph_rule(graphs.complete(N), N, threshold=t), LIMITS
         ),
-        "informative": _of(secagg.informative, *ROUNDS),
         "is_private": _of(secagg.is_private, *ROUNDS),
         "is_reliable": _of(secagg.is_reliable, *ROUNDS),
         "learned_sets": _not(SHAPE, secagg.learned_sets, *ROUNDS),
@@ -888,7 +886,7 @@ NO_ARRAYS = {
         Recipe certificate read_log
     """,
     "design": """
-        Judgement blocks grids nets rectangles
+        blocks grids nets rectangles
     """,
     "secagg": """
          AggregateResult Aggregator Block FailureRates

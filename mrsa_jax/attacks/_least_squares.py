@@ -20,7 +20,7 @@ from mrsa_jax._core.arrays import as_integers, host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax.attacks._view import AggregateView, check_not_negative, checked_view
-from mrsa_watch._base.errors import check_integer, check_number, require
+from mrsa_watch._base.errors import check_number, require
 
 _PRIORS = ("zero", "mean")
 _MOST_MEMORY = 1 - 1e-6
@@ -199,36 +199,6 @@ def least_squares(
     where P has full column rank (the same solution), since random histories are singular at times.
     """
     return attack.estimates(participation, aggregates, out)
-
-
-@needs_values
-def windows(values: Any, length: int, stride: int = 1) -> np.ndarray:
-    """Return windows of consecutive rounds, as a view: [windows, length, ...].
-
-    For attacks on moving models: the shorter a window, the less the updates changed within it.
-
-    Args:
-        values: [J, ...], a history, or the sums of its rounds.
-        length: Rounds in a window.
-        stride: Rounds from the start of one window to the next.
-
-    Returns:
-        Read-only view of `values`; window w starts in round w * stride.
-
-    Raises:
-        ConfigurationError: If a number is not positive, or a window is longer than the history.
-
-    Examples:
-        >>> windows([[0], [1], [2], [3], [4]], 2, 2).squeeze().tolist()
-        [[0, 1], [2, 3]]
-    """
-    rows = np.asarray(values)
-    require(rows.ndim >= 1, "values", "must have an axis of rounds", rows.shape)
-    length, stride = check_integer(length, "length", 1), check_integer(stride, "stride", 1)
-    rule = "must be no longer than the history"
-    require(length <= len(rows), "length", rule, length, f"{len(rows)} rounds")
-    view = np.lib.stride_tricks.sliding_window_view(rows, length, axis=0)
-    return np.moveaxis(view[::stride], -1, 1)
 
 
 @needs_values

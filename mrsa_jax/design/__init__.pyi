@@ -1,5 +1,4 @@
 from ._judge import (
-    Judgement as Judgement,
     blocks as blocks,
     grids as grids,
     judge as judge,

@@ -2,7 +2,6 @@ from ._lists import (
     GraphModel as GraphModel,
     check_adjacency as check_adjacency,
     component_labels as component_labels,
-    degrees as degrees,
     edges as edges,
     is_connected as is_connected,
 )

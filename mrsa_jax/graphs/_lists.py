@@ -80,26 +80,6 @@ def is_connected(
     return jnp.sum(found == index, dtype=jnp.int32) <= 1
 
 
-def degrees(adjacency: ArrayLike | Sequence[Any]) -> Int32[Array, " clients"]:
-    """Return |Adj(i)| of every client.
-
-    Args:
-        adjacency: bool[n, n].
-
-    Returns:
-        int32[n].
-
-    Raises:
-        ConfigurationError: If the shape or the type is wrong.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> mj.graphs.degrees([[False, True], [True, False]]).tolist()
-        [1, 1]
-    """
-    return jnp.sum(_square(adjacency), axis=1, dtype=jnp.int32)
-
-
 def _square(adjacency: ArrayLike | Sequence[Any]) -> Array:
     matrix = on_device(adjacency)
     require(matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype))

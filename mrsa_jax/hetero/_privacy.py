@@ -7,6 +7,7 @@ of groups (docs/errata.md). Symbols: G, Z -> `num_groups`, T -> `hybrid_threshol
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -192,7 +193,7 @@ def scheme_privacy_level(
     size, threshold = check_scheme(scheme, num_groups, hybrid_threshold)
     if scheme == "sc":
         return Fraction(2, size)
-    of_coset = size // _smallest_factor(size)
+    of_coset = max((size // d for d in range(2, math.isqrt(size) + 1) if size % d == 0), default=1)
     if scheme == "mc":
         return 1 - Fraction(of_coset, size)
     if size > _CHECKED_GROUPS:
@@ -200,15 +201,6 @@ def scheme_privacy_level(
     if size % 2 == 0:
         of_coset -= threshold // 2
     return 1 - Fraction(max(threshold, of_coset), size)
-
-
-def _smallest_factor(number: int) -> int:
-    factor = 2
-    while factor * factor <= number:
-        if number % factor == 0:
-            return factor
-        factor += 1
-    return number
 
 
 # ---- Which number of groups near a wanted one hides most: G of SC, MC and HC, Z of the + schemes.

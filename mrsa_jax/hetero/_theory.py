@@ -261,7 +261,5 @@ def unequal_moduli_failures(
 
 
 def _check_size(sizes: Sequence[int], argument: str) -> None:
-    count = 1
-    for size in sizes:
-        count *= size
+    count = math.prod(sizes)
     require(count <= _MOST, argument, "must give at most 10^7 combinations", count)

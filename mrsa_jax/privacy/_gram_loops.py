@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import power
 
 _SMALL = np.uint64(2**27 - 39)  # a prime: the products of 1,024 pairs of residues add up in uint64
 _MOST_SUMMED = 1024
@@ -65,19 +66,8 @@ def _is_regular(gram):
             rows[k, k + i] = np.uint32(own[i])
         if own[0] == np.uint64(0):
             return False
-        over[k] = _small_inverse(own[0])
+        over[k] = power(own[0], _SMALL - np.uint64(2), _SMALL)
     return True
-
-
-@compiled
-def _small_inverse(value):
-    found, square, left = np.uint64(1), value, np.uint64(_SMALL - np.uint64(2))
-    while left > np.uint64(0):
-        if left & np.uint64(1):
-            found = found * square % _SMALL
-        square = square * square % _SMALL
-        left >>= np.uint64(1)
-    return found
 
 
 @compiled

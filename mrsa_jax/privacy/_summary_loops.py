@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.elimination import first_nonzero
 
 _ZERO, _HALF = np.uint32(0), np.uint64(32)
 
@@ -100,14 +101,6 @@ def _inverse(value, one, prime, negative):
 
 
 @compiled
-def _first_nonzero(row):
-    for c in range(row.size):
-        if row[c] != _ZERO:
-            return c
-    return -1
-
-
-@compiled
 def _values(row, kernel, free, pivots, rank, one, prime, negative, values):
     """Fill values with the products of a row with the vectors of the kernel; return one not 0."""
     count = values.size
@@ -125,7 +118,7 @@ def _values(row, kernel, free, pivots, rank, one, prime, negative, values):
             for c in range(count):
                 product = _reduced(_times(part[c], factor, prime, negative), prime)
                 values[c] = _reduced(np.uint32(values[c] + product), prime)
-    return _first_nonzero(values)
+    return first_nonzero(values)
 
 
 @compiled
@@ -186,7 +179,7 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
         free[c], first[c] = c, -1
     for j in range(rows.shape[0]):
         row, count = rows[j], columns - rank
-        seen += _first_nonzero(row) >= 0
+        seen += first_nonzero(row) >= 0
         at = -1
         if count > 0:
             own = values[:count]

@@ -24,10 +24,10 @@ from mrsa_jax._core.device import in_order
 from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy.solver import CHEAP_SECONDS, Groups, collapse, ranks_of
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, require
+from mrsa_watch._base.primes import draw_wide_primes
 
 _SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}
 
-_ABOVE = 2**61  # all primes: sums of two residues fit a word
 _SECONDS = 60.0  # of one core for an effort of 1, by the model below
 _PREFIX_SECONDS = 2.5e-8  # to form a sum but for its last number
 # To put a sum into a table of so many bytes, or to look it up.
@@ -222,7 +222,7 @@ class _System:
         entries = flint.fmpz_mat(self.rows)
         found = -1
         while found != self.rank:  # a prime that divides all minors of that size
-            self.prime = _draw_prime()
+            (self.prime,) = draw_wide_primes(1)
             form, found = flint.nmod_mat(entries, self.prime).rref()
         width = self.matrix.shape[1]
         rows = [[int(form[i, k]) for k in range(width)] for i in range(self.rank)]
@@ -274,16 +274,6 @@ def _makes(witness: Sequence[int], matrix: np.ndarray, entries: Sequence[int]) -
             sums = [total + z * int(value) for total, value in zip(sums, row, strict=True)]
     factor = max(map(abs, sums))
     return factor > 0 and sums == [factor * value for value in entries]
-
-
-def _draw_prime() -> int:
-    """Return a random prime between half of `_ABOVE` and it."""
-    import flint
-
-    while True:
-        value = _ABOVE // 2 + secrets.randbelow(_ABOVE // 2) | 1
-        if flint.fmpz(value).is_prime():
-            return value
 
 
 def _smallest_by_hand(groups: Groups, signs: int) -> _Vector | None:

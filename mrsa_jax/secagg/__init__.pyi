@@ -7,7 +7,6 @@ from ._aggregator_state import (
 )
 from ._conditions import (
     check_round as check_round,
-    informative as informative,
     is_private as is_private,
     is_reliable as is_reliable,
     learned_sets as learned_sets,

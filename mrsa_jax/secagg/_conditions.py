@@ -37,8 +37,8 @@ def is_reliable(
     """Return whether the sum over V_3 can be unmasked (Theorem 1).
 
     It can if and only if every client of V_3+ = V_3 u {i in V_2: Adj(i) n V_3 not empty} is
-    informative (`informative`): of those in V_3 the server needs b_i, of their neighbours who
-    were lost in between s_i.
+    informative: |(Adj(i) u {i}) n V_4| >= t_i shares came back, of those in V_3 of b_i, which the
+    server needs, of their neighbours who were lost in between of s_i.
 
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.
@@ -113,36 +113,6 @@ def is_private(
     C_l+ is meant: a neighbour in V_2 - V_3 who is not informative protects the component.
     """
     return _verdict(_private, adjacency, survivors, thresholds)
-
-
-def informative(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> Bool[np.ndarray | Array, " clients"]:
-    """Return of whom enough shares came back: |(Adj(i) u {i}) n V_4| >= t_i.
-
-    For a client of V_3 the shares are those of b_i, for one of V_2 - V_3 those of its secret
-    key. Clients outside V_2 have shared no secret; the count is taken all the same.
-
-    Args:
-        adjacency: bool[n, n].
-        survivors: bool[5, n].
-        thresholds: Integer or int[n].
-
-    Returns:
-        bool[n]; of traced arguments an array of JAX.
-
-    Raises:
-        ConfigurationError: See `check_round`.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import numpy as np
-        >>> mj.secagg.informative(np.zeros((2, 2), bool), np.ones((5, 2), bool), [1, 2]).tolist()
-        [True, False]
-
-    Source: CCESA, Definition 3.
-    """
-    return _of_one_round(_informative, adjacency, survivors, thresholds)
 
 
 def learnt_components(
@@ -348,7 +318,11 @@ def _program(core: Callable[..., Array], is_mapped: bool = False) -> Callable[..
 
 
 def _informative(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, " n"]:
-    """Return `informative` of checked arrays."""
+    """Return of whom enough shares came back (Definition 3): |(Adj(i) u {i}) n V_4| >= t_i.
+
+    For a client of V_3 the shares are those of b_i, for one of V_2 - V_3 those of its secret
+    key. Clients outside V_2 have shared no secret; the count is taken all the same.
+    """
     answered = survivors[4]
     from_others = jnp.sum(adjacency & answered[None, :], axis=1, dtype=jnp.int32)
     return from_others + answered.astype(jnp.int32) >= thresholds

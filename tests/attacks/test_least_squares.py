@@ -13,7 +13,6 @@ from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
 from mrsa_jax._core import device as _device
-from mrsa_jax.attacks import _least_squares
 
 
 @pytest.mark.parametrize(
@@ -47,12 +46,8 @@ def test_misuse_of_variants(settings: dict[str, Any], message: str) -> None:
         inspect.unwrap(mj.attacks.least_squares_attack)(**settings)
 
 
-def test_misuse_of_windows_views_and_outputs() -> None:
+def test_misuse_of_views_and_outputs() -> None:
     history, sums = np.eye(3, dtype=bool), np.ones((3, 2))
-    with pytest.raises(mj.ConfigurationError, match="`length` must be no longer than the history"):
-        _least_squares.windows(history, 4)
-    with pytest.raises(mj.ConfigurationError, match="`stride` must"):
-        _least_squares.windows(history, 1, 0)
     with pytest.raises(mj.ConfigurationError, match="`out` must be a writeable float64 array"):
         mj.attacks.least_squares(history, sums, out=np.empty((3, 3)))
     with pytest.raises(mj.ConfigurationError, match="`true_updates` must have a row for each"):
@@ -211,13 +206,14 @@ def test_the_mean_prior_fills_in_what_the_sums_do_not_tell() -> None:
 
 def test_leading_axes_are_separate_histories_and_windows_of_one() -> None:
     history, sums = _history(7, (9, 4)), np.random.default_rng(8).normal(size=(9, 3))
-    parts = _least_squares.windows(history, 5, 2)
-    assert parts.shape == (3, 5, 4)
-    together = mj.attacks.least_squares(parts, _least_squares.windows(sums, 5, 2))
-    for window, start in enumerate((0, 2, 4)):
+    starts = (0, 2, 4)
+    parts = np.stack([history[start : start + 5] for start in starts])
+    together = mj.attacks.least_squares(
+        parts, np.stack([sums[start : start + 5] for start in starts])
+    )
+    for window, start in enumerate(starts):
         alone = mj.attacks.least_squares(history[start : start + 5], sums[start : start + 5])
         np.testing.assert_array_equal(together[window], alone)
-    assert _least_squares.windows(history, 9).shape == (1, 9, 4)
 
 
 def test_files_are_read_and_written_in_pieces(

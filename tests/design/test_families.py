@@ -12,6 +12,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, design, selection
+from mrsa_jax.design._judge import Judgement
 
 
 def _raw(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +72,7 @@ def test_one_direction_is_blocks_and_two_are_grids() -> None:
         assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
 
 
-def _judged(lines: np.ndarray, k: int, p: Any = 0.2, **words: Any) -> design.Judgement:
+def _judged(lines: np.ndarray, k: int, p: Any = 0.2, **words: Any) -> Judgement:
     return design.judge(lines, k, p, **({"num_rounds": 20, "num_trials": 2} | words))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.graphs import complete, component_labels, degrees, is_connected
+from mrsa_jax.graphs import complete, component_labels, is_connected
 
 _labels = jax.jit(jax.vmap(component_labels))
 _connected = jax.jit(jax.vmap(is_connected))
@@ -32,8 +32,6 @@ def test_misuse_is_named(function: object) -> None:
     ):
         with pytest.raises(ConfigurationError, match=words):
             inspect.unwrap(function)(*arguments)
-    with pytest.raises(ConfigurationError, match="`adjacency` must hold bools"):
-        degrees(graph.astype(int))
 
 
 def _searched(graph: np.ndarray, alive: np.ndarray) -> list[int]:
@@ -97,13 +95,6 @@ def test_nobody_alive() -> None:
     assert bool(is_connected(graph, jnp.zeros(3, bool)))
 
 
-def test_degrees_count_neighbours() -> None:
-    assert degrees([[False, True, True], [True, False, False], [True, False, False]]).tolist() == [
-        2,
-        1,
-        1,
-    ]
-    assert degrees([[False]]).dtype == jnp.int32
+def test_labels_are_of_32_bits() -> None:
     with jax.enable_x64(True):
-        assert degrees([[False]]).dtype == jnp.int32
         assert component_labels([[False]], [True]).dtype == jnp.int32

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.collections import LineCollection
 
 import mrsa_jax as mj
-from mrsa_jax.design import Judgement
+from mrsa_jax.design._judge import Judgement
 
 
 def _judged(cardinality: float, weak: int, hidden: float, half: float = 0.0) -> Judgement:

@@ -243,7 +243,7 @@ def test_a_full_table_grows(monkeypatch):
 
 
 def test_a_sum_that_vanishes_by_accident_is_no_group(monkeypatch):
-    monkeypatch.setattr("mrsa_jax.privacy._unweighted._ABOVE", 32)  # one set in some twenty
+    monkeypatch.setattr("mrsa_watch._base.primes._WIDE_BITS", 4)  # one set in some twenty
     for seed in range(4):
         matrix = random_history(seed, 9, 3, 5)
         for coefficients, values in VALUES.items():

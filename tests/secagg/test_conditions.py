@@ -17,13 +17,12 @@ from mrsa_jax import ConfigurationError, graphs
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.secagg import (
     check_round,
-    informative,
     is_private,
     is_reliable,
     learned_sets,
     unmasking_risk,
 )
-from mrsa_jax.secagg._conditions import learnt_components
+from mrsa_jax.secagg._conditions import _informative, _of_one_round, learnt_components
 
 _PATH = pathlib.Path(__file__).with_name("pad_oracle.py")
 _SPEC = importlib.util.spec_from_file_location("pad_oracle", _PATH)
@@ -32,6 +31,13 @@ _SPEC.loader.exec_module(oracle)
 
 EVERYBODY = np.ones((5, 3), bool)
 PATH = np.asarray([[0, 1, 0], [1, 0, 1], [0, 1, 0]], bool)
+
+
+def informative(adjacency: Any, survivors: Any, thresholds: Any) -> Any:
+    """Of whom enough shares came back, of arrays that are checked."""
+    return _of_one_round(_informative, adjacency, survivors, thresholds)
+
+
 ALL = [is_reliable, is_private, informative, learnt_components, learned_sets, check_round]
 
 
