@@ -153,6 +153,15 @@ def check_num_clients(num_clients: object) -> int:
     return check_integer(num_clients, "num_clients", 1, MAX_PAIRED)
 
 
+def check_degree(degree: object, num_clients: int) -> int:
+    """Return k as a Python int after checking that a k-regular graph of n clients exists."""
+    rule = f"must lie in [0, {num_clients - 1}], below `num_clients`"
+    k = check_integer(degree, "degree", 0, num_clients - 1, rule=rule)
+    rule = "must be even when `num_clients` is odd: n k / 2 is the number of edges"
+    require(num_clients * k % 2 == 0, "degree", rule, k, num_clients)
+    return k
+
+
 # ---- Adjacency matrices: checks, and edges as a list.
 
 

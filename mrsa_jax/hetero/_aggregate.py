@@ -23,7 +23,7 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax.hetero._average import clipped_share
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, check_updates
-from mrsa_jax.hetero._layout import SegmentLayout, Span, plan_of, spans_of
+from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._round import (
     Cast,
     Fidelity,
@@ -35,7 +35,7 @@ from mrsa_jax.hetero._round import (
     table_of,
     update_span,
 )
-from mrsa_jax.hetero._row_kernels import draw_keys
+from mrsa_jax.hetero._row_kernels import Span, draw_keys, plan_of, spans_of
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
 from mrsa_watch._base.errors import check_integer, require

@@ -24,7 +24,7 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, range_bounds
-from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows, Span, mapped, spans_of
+from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._round import (
     Cast,
     Counted,
@@ -35,7 +35,14 @@ from mrsa_jax.hetero._round import (
     sum_span,
     update_span,
 )
-from mrsa_jax.hetero._row_kernels import block_noise, draw_keys, largest_change
+from mrsa_jax.hetero._row_kernels import (
+    Span,
+    block_noise,
+    draw_keys,
+    largest_change,
+    mapped,
+    spans_of,
+)
 from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortened, stochastic
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import (

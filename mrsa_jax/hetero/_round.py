@@ -21,15 +21,18 @@ from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.device import is_bound_by_memory, is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows, Span, by_parts, plan_of
+from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._row_kernels import (
+    Span,
     block_averages,
+    by_parts,
     combine_row,
     decode_row,
     encode_row,
     is_function,
     noisy_row,
     plain_row,
+    plan_of,
     totals_about,
 )
 from mrsa_jax.hetero.robust import RobustRule
