@@ -772,11 +772,11 @@ def attacks_rows() -> dict[str, Row]:
     quantizer = stochastic(16, 1.0)
 
     def seen(update: Any) -> Any:
-        return attacks.UpdateView(model, jnp.zeros(15), shape, 3, update, 1)
+        return attacks.views.UpdateView(model, jnp.zeros(15), shape, 3, update, 1)
 
     def members(start: Any) -> Any:
         own = clients.inputs, clients.labels
-        return attacks.MembershipView(model, start, start, shape, 3, *own, *own)
+        return attacks.views.MembershipView(model, start, start, shape, 3, *own, *own)
 
     average = secagg.ring_average(quantizer, 3, 15)
     views = {
@@ -785,12 +785,12 @@ def attacks_rows() -> dict[str, Row]:
         "membership()": (attacks.membership("loss", trainer, shadow_size=2), members, flat),
         "model_inversion()": (
             attacks.model_inversion(num_steps=2),
-            lambda own: attacks.ModelView(model, own, shape, 3),
+            lambda own: attacks.views.ModelView(model, own, shape, 3),
             flat,
         ),
     }
-    counts = attacks.CountView(np.ones((3, 2)), np.ones((3, N), int), np.ones(3, int))
-    aggregates = attacks.AggregateView(np.asarray(P[0]), np.ones((3, 2)))
+    counts = attacks.views.CountView(np.ones((3, 2)), np.ones((3, N), int), np.ones(3, int))
+    aggregates = attacks.views.AggregateView(np.asarray(P[0]), np.ones((3, 2)))
     mechanism = dp.ring_mechanism("skellam", 1.0, 1.0, dim=8, num_clients=N, modulus_bits=20)
     rows = {
         "disaggregation().run": _not(
@@ -913,7 +913,7 @@ NO_ARRAYS = {
         smooth_lenet tensorboard vgg11 wandb
     """,
     "attacks": """
-        AggregateView Attack CanaryScores CountView MembershipView ModelView UpdateView WireView
+        Attack CanaryScores
           distinguish
         least_squares_attack read_models
 """,

@@ -22,7 +22,7 @@ LINES = {
     "_core": 3_080, "": 80,
 }  # fmt: skip
 NAMES = {
-    "attacks": 33, "availability": 12, "bench": 7, "data": 17, "design": 5, "dp": 13,
+    "attacks": 28, "availability": 12, "bench": 7, "data": 17, "design": 5, "dp": 13,
     "federated": 33, "graphs": 12, "hetero": 29, "live": 5, "modular": 12, "plotting": 20,
     "privacy": 25, "protocol": 9, "quantize": 12, "secagg": 40, "selection": 33, "study": 40,
 }  # fmt: skip

@@ -37,7 +37,7 @@ def _photograph() -> np.ndarray:
     return np.asarray(picture, np.float32) / np.float32(255)
 
 
-def _view() -> tuple[attacks.UpdateView, np.ndarray]:
+def _view() -> tuple[attacks.views.UpdateView, np.ndarray]:
     """Return what one step of one client on the photograph shows, and its gradient."""
     model = federated.smooth_lenet(10)
     start = federated.initial_parameters(0, model, _SHAPE)
@@ -50,7 +50,7 @@ def _view() -> tuple[attacks.UpdateView, np.ndarray]:
 
     gradient = jax.grad(loss)(start)
     labels = on_device([_LABEL], jnp.int32)
-    view = attacks.UpdateView(model, start, _SHAPE, 10, -gradient, 1, labels)
+    view = attacks.views.UpdateView(model, start, _SHAPE, 10, -gradient, 1, labels)
     return view, np.asarray(gradient)
 
 

@@ -1,3 +1,4 @@
+from . import views as views
 from ._canaries import CanaryScores as CanaryScores, canaries as canaries
 from ._dense_recovery import dense_recovery as dense_recovery
 from ._disaggregation import disaggregation as disaggregation
@@ -27,12 +28,4 @@ from ._scores import (
     psnr as psnr,
     ssim as ssim,
 )
-from ._view import (
-    AggregateView as AggregateView,
-    Attack as Attack,
-    CountView as CountView,
-    MembershipView as MembershipView,
-    ModelView as ModelView,
-    UpdateView as UpdateView,
-    WireView as WireView,
-)
+from ._view import Attack as Attack

@@ -19,7 +19,8 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._core.arrays import needs_values, on_device
-from mrsa_jax.attacks._view import UpdateView, checked_parameters, checked_view
+from mrsa_jax.attacks._view import checked_parameters, checked_view
+from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.federated import unflatten
 from mrsa_watch._base.errors import require
 
@@ -104,7 +105,8 @@ def dense_recovery(layer: str | None = None, *, tolerance: float = 1e-2) -> Dens
         >>> def loss(flat):
         ...     logits = model.apply(mj.federated.unflatten(model, (2, 2, 1), flat), images)
         ...     return -jax.nn.log_softmax(logits)[0, 1]
-        >>> view = mj.attacks.UpdateView(model, flat, (2, 2, 1), 3, -0.1 * jax.grad(loss)(flat), 1)
+        >>> step = -0.1 * jax.grad(loss)(flat)
+        >>> view = mj.attacks.views.UpdateView(model, flat, (2, 2, 1), 3, step, 1)
         >>> mj.attacks.dense_recovery().run(0, view).inputs.round(4)
         array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """

@@ -26,7 +26,8 @@ from mrsa_jax._core.arrays import as_integers, needs_values, on_device, one_prog
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import as_key, fold_over
 from mrsa_jax.attacks._least_squares import least_squares
-from mrsa_jax.attacks._view import CountView, check_not_negative, checked_view
+from mrsa_jax.attacks._view import check_not_negative, checked_view
+from mrsa_jax.attacks.views import CountView
 from mrsa_watch._base.errors import check_integer, require
 
 _EXACT = 1e-6  # noise below this share of the smallest signal counts as none

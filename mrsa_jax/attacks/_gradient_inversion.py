@@ -27,13 +27,13 @@ from jaxtyping import Array, Float, Float32, Int32, Key
 from mrsa_jax._core.arrays import needs_values, on_device, one_program, spread
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.attacks._view import (
-    UpdateView,
     check_not_negative,
     checked_parameters,
     checked_range,
     checked_view,
     logits_of,
 )
+from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.federated import unflatten
 from mrsa_watch._base.errors import check_integer, require
 

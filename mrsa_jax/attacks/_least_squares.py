@@ -19,7 +19,8 @@ from mrsa_jax import modular, privacy
 from mrsa_jax._core.arrays import as_integers, host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.statistics import memory_kernel
-from mrsa_jax.attacks._view import AggregateView, check_not_negative, checked_view
+from mrsa_jax.attacks._view import check_not_negative, checked_view
+from mrsa_jax.attacks.views import AggregateView
 from mrsa_watch._base.errors import check_number, require
 
 _PRIORS = ("zero", "mean")
@@ -135,7 +136,7 @@ def least_squares_attack(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> view = mj.attacks.AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
+        >>> view = mj.attacks.views.AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
         >>> mj.attacks.least_squares_attack(prior="mean").run(None, view).ravel().tolist()
         [3.0, 3.0, 3.0]
     """

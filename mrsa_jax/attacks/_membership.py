@@ -25,7 +25,8 @@ from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 from mrsa_jax._core.arrays import needs_values, on_device, one_program
 from mrsa_jax._core.device import samples_at_once
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.attacks._view import MembershipView, checked_parameters, checked_view, logits_of
+from mrsa_jax.attacks._view import checked_parameters, checked_view, logits_of
+from mrsa_jax.attacks.views import MembershipView
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_watch._base.errors import check_integer, needed, require

@@ -19,14 +19,13 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._view import (
-    ModelView,
-    WireView,
     check_not_negative,
     checked_parameters,
     checked_range,
     checked_view,
     logits_of,
 )
+from mrsa_jax.attacks.views import ModelView, WireView
 from mrsa_watch._base.errors import check_integer, require
 
 
@@ -111,7 +110,7 @@ def model_inversion(
         >>> import jax.numpy as jnp
         >>> model = mj.federated.logistic(2)
         >>> bright_is_one = jnp.concatenate([jnp.zeros(2), jnp.tile(jnp.asarray([-1.0, 1.0]), 4)])
-        >>> view = mj.attacks.ModelView(model, bright_is_one, (2, 2, 1), 2)
+        >>> view = mj.attacks.views.ModelView(model, bright_is_one, (2, 2, 1), 2)
         >>> images = mj.attacks.model_inversion(num_steps=20).run(None, view).images
         >>> (images.mean(axis=(1, 2, 3)) > 0.5).tolist()
         [False, True]

@@ -17,7 +17,8 @@ from mrsa_jax import graphs, secagg
 from mrsa_jax._core.arrays import needs_values, on_device, padded_slots
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
-from mrsa_jax.attacks._view import AggregateView, WireView, check_not_negative
+from mrsa_jax.attacks._view import check_not_negative
+from mrsa_jax.attacks.views import AggregateView, WireView
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_jax.quantize import StochasticQuantizer

@@ -1,13 +1,9 @@
-"""What an adversary sees: one type for each threat model, and nothing in it that is not seen.
-
-An attack takes a view and no more, so what it needs is what its threat model grants. Ground truth
-(the clients' updates, their images, who was a member) is for the scores alone and in no view.
-"""
+"""What attacks share: their contract, and the checks of views, numbers and models."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,13 +13,6 @@ from jaxtyping import Array, Float32, Key
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.federated import num_parameters, unflatten
 from mrsa_watch._base.errors import ConfigurationError, check_number, require
-from mrsa_watch._base.html import finding
-
-if TYPE_CHECKING:
-    from mrsa_jax.quantize import StochasticQuantizer
-
-
-# ---- Checks that several attacks share: their numbers, the pixels' range, a model's parameters.
 
 
 def check_not_negative(**values: Any) -> None:
@@ -57,127 +46,6 @@ def checked_parameters(
     return given
 
 
-# ---- What an adversary sees: one type for each threat model, and nothing in it that is not seen.
-
-
-@finding
-class AggregateView:
-    """An honest but curious server of secure aggregation: who took part, and the sums.
-
-    Attributes:
-        participation: bool or integer weights [J, N], one row for each sum that was learnt.
-        aggregates: float [J, d], the sums P @ X.
-    """
-
-    participation: np.ndarray
-    aggregates: np.ndarray
-
-
-@finding
-class CountView:
-    """A server that is not told who took part, but how often each client did.
-
-    Attributes:
-        aggregates: float [J, d], the sums in the order of their rounds.
-        counts: int [M, N], in how many sums of each interval each client was: what usage
-            statistics of the devices tell.
-        interval_lengths: int [M], rounds of each interval; they add up to J.
-
-    Source: Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation" (2021), Section 3.
-    """
-
-    aggregates: np.ndarray
-    counts: np.ndarray
-    interval_lengths: np.ndarray
-
-
-@finding
-class WireView:
-    """An eavesdropper on the lines of one round: padded uploads and what is public.
-
-    Attributes:
-        uploads: uint32 [n, d], what each client sent, modulo the ring's size.
-        modulus: Size of the ring.
-        quantizer: How codes stand for numbers, which is public.
-
-    Source: CCESA, Section 2 (a passive eavesdropper), Section 5.3.
-    """
-
-    uploads: np.ndarray
-    modulus: int
-    quantizer: StochasticQuantizer
-
-
-@finding
-class ModelView:
-    """Whoever holds a model: its parameters, and what goes in and comes out.
-
-    Attributes:
-        model: Flax module.
-        parameters: f32 [d].
-        input_shape: Shape of one sample.
-        num_classes: Classes that the model tells apart.
-    """
-
-    model: nn.Module
-    parameters: Array
-    input_shape: tuple[int, ...]
-    num_classes: int
-
-
-@finding
-class UpdateView:
-    """Whoever holds a model and updates trained from it: of one client, or sums of several.
-
-    Attributes:
-        model: Flax module.
-        parameters: f32 [d], the model that the clients trained from.
-        input_shape: Shape of one sample.
-        num_classes: Classes that the model tells apart.
-        update: f32 [..., d], new minus old parameters, or the mean of several such; leading axes
-            are separate updates, attacked side by side.
-        num_images: Images behind each update, all in one step of SGD (a client's own minibatch,
-            or those of a sum's clients, whose mean step it is).
-        labels: int32 [..., num_images] where they are known, or None.
-    """
-
-    model: nn.Module
-    parameters: Array
-    input_shape: tuple[int, ...]
-    num_classes: int
-    update: Array
-    num_images: int
-    labels: Array | None = None
-
-
-@finding
-class MembershipView:
-    """Whoever holds a client's model, candidates for its samples, and separate samples.
-
-    Attributes:
-        model: Flax module.
-        parameters: f32 [..., d], the model that the client sent, as it was read off the line or
-            solved for; leading axes are several such models, asked for the same candidates.
-        start: f32 [d], the global model that training started from.
-        input_shape: Shape of one sample.
-        num_classes: Classes that the model tells apart.
-        inputs: f32 [m, ...], the candidates.
-        labels: int32 [m].
-        own_inputs: f32 [k, ...], the adversary's own samples, from the same distribution.
-        own_labels: int32 [k].
-    """
-
-    model: nn.Module
-    parameters: Array
-    start: Array
-    input_shape: tuple[int, ...]
-    num_classes: int
-    inputs: Array
-    labels: Array
-    own_inputs: Array
-    own_labels: Array
-
-
 _View = TypeVar("_View")
 
 
@@ -197,6 +65,7 @@ def checked_view(view: Any, wanted: type[_View]) -> _View:
         ConfigurationError: Naming the type, and the fields that the given view lacks.
 
     Examples:
+        >>> from mrsa_jax.attacks.views import AggregateView, CountView
         >>> checked_view(AggregateView(np.ones((1, 2)), np.ones((1, 3))), CountView)
         Traceback (most recent call last):
         ...

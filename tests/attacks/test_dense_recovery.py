@@ -11,7 +11,8 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.attacks import UpdateView, dense_recovery
+from mrsa_jax.attacks import dense_recovery
+from mrsa_jax.attacks.views import UpdateView
 
 _SHAPE = (8, 8, 1)
 _MODEL = mj.federated.mlp(10, hidden_sizes=(64,))

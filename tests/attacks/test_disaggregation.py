@@ -14,7 +14,8 @@ from hypothesis import given, strategies as st
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.attacks import CountView, _disaggregation as inner, disaggregation
+from mrsa_jax.attacks import _disaggregation as inner, disaggregation
+from mrsa_jax.attacks.views import CountView
 
 
 def _rounds(num_rounds: int, num_blocks: int, in_each: int, block: int, seed: int) -> np.ndarray:
@@ -66,7 +67,7 @@ def test_misuse_of_the_attack() -> None:
     ):
         with pytest.raises(mj.ConfigurationError, match=message):
             disaggregation(**settings)  # type: ignore[arg-type]
-    other: Any = mj.attacks.AggregateView(np.ones((2, 2)), np.ones((2, 3)))
+    other: Any = mj.attacks.views.AggregateView(np.ones((2, 2)), np.ones((2, 3)))
     with pytest.raises(mj.ConfigurationError, match="lacks counts, interval_lengths"):
         inspect.unwrap(inner.Disaggregation.run)(disaggregation(), 0, other)
 

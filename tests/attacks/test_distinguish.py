@@ -51,7 +51,7 @@ def test_rejects_bad_settings(wrong, message):
 )
 def test_rejects_what_does_not_fit_the_rounds(settings, message):
     attack = attacks.distinguish(**settings)
-    view = attacks.AggregateView(P, np.zeros((3, 1)))
+    view = attacks.views.AggregateView(P, np.zeros((3, 1)))
     for use in (attack.test, lambda P: attack.play(0, P, 5), lambda P: attack.run(None, view)):
         with pytest.raises(mj.ConfigurationError, match=message):
             use(P)
@@ -61,7 +61,7 @@ def test_rejects_views_and_trials():
     attack = attacks.distinguish(0, [1.0, 1.0])
     for sums in (np.zeros((3, 1)), np.zeros((2, 2)), np.full((3, 2), np.nan), np.zeros(3)):
         with pytest.raises(mj.ConfigurationError, match="`aggregates` must be finite, with a row"):
-            attack.run(None, attacks.AggregateView(P, sums))
+            attack.run(None, attacks.views.AggregateView(P, sums))
     with pytest.raises(mj.ConfigurationError, match="`num_trials` must be at least 1; got 0"):
         attack.play(0, P, 0)
     with pytest.raises(mj.ConfigurationError, match=r"`participation` must be \[rounds, clients\]"):
@@ -99,11 +99,11 @@ def test_a_view_is_scored_along_the_shift():
     test = attack.test(P)
     rng = np.random.default_rng(1)
     sums = P @ rng.normal(size=(4, 2))
-    score = attack.run(None, attacks.AggregateView(P, sums))
-    shifted = attack.run(None, attacks.AggregateView(P, sums + np.outer(P[:, 0], shift)))
+    score = attack.run(None, attacks.views.AggregateView(P, sums))
+    shifted = attack.run(None, attacks.views.AggregateView(P, sums + np.outer(P[:, 0], shift)))
     np.testing.assert_allclose(shifted - score, test.mu, rtol=1e-9)
     np.testing.assert_allclose(score, test.scores(sums @ shift / 5), rtol=1e-9)
-    across = attack.run(None, attacks.AggregateView(P, sums + np.outer(P[:, 0], [4.0, -3.0])))
+    across = attack.run(None, attacks.views.AggregateView(P, sums + np.outer(P[:, 0], [4.0, -3.0])))
     np.testing.assert_allclose(across, score, rtol=1e-9)
 
 

@@ -15,13 +15,9 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.attacks import (
-    UpdateView,
-    _gradient_inversion,
-    _gradient_inversion as inner,
-    gradient_inversion,
-)
+from mrsa_jax.attacks import _gradient_inversion, _gradient_inversion as inner, gradient_inversion
 from mrsa_jax.attacks._gradient_inversion import inferred_labels, total_variation
+from mrsa_jax.attacks.views import UpdateView
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(16,))
@@ -88,7 +84,7 @@ def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
 
 
 def test_another_view_is_refused() -> None:
-    other: Any = mj.attacks.ModelView(MODEL, on_device(np.ones(3, np.float32)), SHAPE, 10)
+    other: Any = mj.attacks.views.ModelView(MODEL, on_device(np.ones(3, np.float32)), SHAPE, 10)
     run = inspect.unwrap(_gradient_inversion.GradientInversion.run)
     with pytest.raises(mj.ConfigurationError, match="which lacks update, num_images, labels"):
         run(gradient_inversion(), 0, other)

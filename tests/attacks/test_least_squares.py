@@ -52,7 +52,7 @@ def test_misuse_of_views_and_outputs() -> None:
         mj.attacks.least_squares(history, sums, out=np.empty((3, 3)))
     with pytest.raises(mj.ConfigurationError, match="`true_updates` must have a row for each"):
         mj.attacks.streamed_errors(history, sums, np.ones((2, 2)))
-    other: Any = mj.attacks.CountView(sums, np.ones((1, 3), int), np.array([3]))
+    other: Any = mj.attacks.views.CountView(sums, np.ones((1, 3), int), np.array([3]))
     with pytest.raises(mj.ConfigurationError, match="AggregateView; got CountView, which lacks p"):
         inspect.unwrap(mj.attacks.LeastSquares.run)(mj.attacks.least_squares_attack(), None, other)
 

@@ -16,14 +16,9 @@ from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.attacks import (
-    MembershipView,
-    _membership,
-    _membership as inner,
-    membership,
-    membership_score,
-)
+from mrsa_jax.attacks import _membership, _membership as inner, membership, membership_score
 from mrsa_jax.attacks._membership import true_logits
+from mrsa_jax.attacks.views import MembershipView
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(32,))
@@ -94,7 +89,7 @@ def test_the_adversary_needs_samples_of_its_own() -> None:
     attack = membership("shadow", _trainer(), shadow_size=720)
     with pytest.raises(mj.ConfigurationError, match=r"`shadow_size` must leave samples .*720 own"):
         attack.run(0, _view()[0])
-    other: Any = mj.attacks.ModelView(MODEL, jnp.ones(3), SHAPE, 10)
+    other: Any = mj.attacks.views.ModelView(MODEL, jnp.ones(3), SHAPE, 10)
     with pytest.raises(mj.ConfigurationError, match="lacks start, inputs, labels, own_inputs"):
         inspect.unwrap(_membership.Membership.run)(attack, 0, other)
 

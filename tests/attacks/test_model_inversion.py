@@ -14,14 +14,8 @@ from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax.attacks import (
-    ModelView,
-    WireView,
-    _model_inversion,
-    identified,
-    model_inversion,
-    read_models,
-)
+from mrsa_jax.attacks import _model_inversion, identified, model_inversion, read_models
+from mrsa_jax.attacks.views import ModelView, WireView
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.logistic(10)

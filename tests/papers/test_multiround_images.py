@@ -62,7 +62,7 @@ def test_the_server_is_given_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """It tells them from the updates, which finds all of those that are solved for exactly."""
     seen = []
 
-    def run(_: object, __: object, view: attacks.UpdateView) -> object:
+    def run(_: object, __: object, view: attacks.views.UpdateView) -> object:
         seen.append(view)
         shape = (*view.update.shape[:-1], view.num_images, *view.input_shape)
         return types.SimpleNamespace(images=np.zeros(shape, np.float32))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mrsa_jax import attacks
 from mrsa_jax._core.streams import Stream
+from mrsa_jax.attacks.views import CountView
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
@@ -22,7 +23,7 @@ class _Case(NamedTuple):
     """A history to recover, and the truth as far as it is known."""
 
     label: str
-    view: attacks.CountView
+    view: CountView
     truth: np.ndarray | None
     updates: np.ndarray | None = None
 
@@ -63,15 +64,15 @@ def _lengths(rounds: int, interval: int) -> np.ndarray:
     return np.array([interval] * whole + [rest] * (rest > 0))
 
 
-def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> attacks.CountView:
+def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> CountView:
     rule = "must add up to the rounds of `participation`"
     require(int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum()))
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     counts = np.add.reduceat(np.asarray(history).astype(bool).astype(np.int64), starts, axis=0)
-    return attacks.CountView(sums, counts, lengths)
+    return CountView(sums, counts, lengths)
 
 
-def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.ndarray | None]:
+def _counted_files(config: DisaggregationConfig) -> tuple[CountView, np.ndarray | None]:
     assert config.aggregates is not None
     sums = _run.read_array(config.aggregates, "aggregates")
     truth = None
@@ -97,7 +98,7 @@ def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.
         is_even = len(counts) > 0 and len(sums) % len(counts) == 0
         require(is_even, "interval_lengths", rule, len(sums), len(counts))
         lengths = np.full(len(counts), len(sums) // len(counts))
-    return attacks.CountView(sums, counts, lengths), truth
+    return CountView(sums, counts, lengths), truth
 
 
 def _score_columns(

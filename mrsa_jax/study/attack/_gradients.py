@@ -11,6 +11,7 @@ from mrsa_jax import attacks, federated, plotting
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream
+from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
@@ -54,7 +55,7 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
         for name in config.seen:
             update, count = seen[name]
             known = on_device(labels[:count]) if config.known_labels else None
-            view = attacks.UpdateView(model, start, shape, classes, on_device(update), count, known)
+            view = UpdateView(model, start, shape, classes, on_device(update), count, known)
             progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
             found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
             ordered = _score_images(

@@ -88,13 +88,13 @@ def _seen_models(config: MembershipConfig, start: np.ndarray, updates: np.ndarra
 
 def _view(
     config: MembershipConfig, model: Any, start: Any, pool: Any, target: int, seen: np.ndarray
-) -> attacks.MembershipView:
+) -> attacks.views.MembershipView:
     """Return models with the target's samples and as many others for candidates."""
     size, count = config.client_size, pool.num_clients
     others = np.arange(count * size, (count + 1) * size)
     chosen = np.concatenate([np.arange(target * size, (target + 1) * size), others])
     own = slice((count + 1) * size, None)
-    return attacks.MembershipView(
+    return attacks.views.MembershipView(
         model, on_device(seen), start, tuple(pool.inputs.shape[1:]), pool.num_classes,
         pool.inputs[chosen], pool.labels[chosen], pool.inputs[own], pool.labels[own],
     )  # fmt: skip

@@ -51,7 +51,7 @@ def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress
                     f"The round failed ({wire.status.name}): no mean was learnt."
                 )
                 continue
-            view = attacks.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
+            view = attacks.views.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
             found = attack.run(None, view)
             _score_classes(report, name, found, means)
             report.arrays[name] = found.images

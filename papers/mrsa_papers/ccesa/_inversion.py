@@ -114,7 +114,7 @@ def _inverted(
 
     def images(models: np.ndarray) -> np.ndarray:
         shape, classes = dataset.input_shape, dataset.num_classes
-        view = attacks.ModelView(model, on_device(models), shape, classes)
+        view = attacks.views.ModelView(model, on_device(models), shape, classes)
         return attack.run(None, view).images
 
     rows: list[dict[str, Any]] = []

@@ -131,7 +131,7 @@ def _overheard(
     size: int,
     model: Any,
     trainer: federated.LocalSGD,
-) -> tuple[tuple[str, ...], attacks.MembershipView, int]:
+) -> tuple[tuple[str, ...], attacks.views.MembershipView, int]:
     """Return what is seen, as names and as a view of the clients' samples and of others.
 
     Training and test samples are dealt to the clients, to those who are asked about though nobody
@@ -154,7 +154,7 @@ def _overheard(
     updates = federated.client_updates(key, model, start, clients, trainer)
     seen = _seen(wire(key, start[None, :] + updates, (_CHANCE,)))
     asked, own = np.split(order, [held + num_others])
-    view = attacks.MembershipView(
+    view = attacks.views.MembershipView(
         model,
         on_device(np.stack(list(seen.values()))),
         start,

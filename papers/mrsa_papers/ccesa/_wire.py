@@ -57,7 +57,7 @@ class Wire:
         codes = self.uploads[name]
         if int(codes.max()) >= LEVELS:
             codes = codes // np.uint32(self.modulus // LEVELS)
-        return attacks.read_models(attacks.WireView(codes, self.modulus, self.quantizer))
+        return attacks.read_models(attacks.views.WireView(codes, self.modulus, self.quantizer))
 
     def means(self, size: int) -> Float32[np.ndarray, "sums dim"]:
         """Return the mean models that the server gets from secure sums of so many clients each."""

@@ -217,7 +217,7 @@ def _inverted_blocks(
     """Return who is in each block of T, and the T images that are behind its mean."""
     blocks = np.arange(_CLIENTS).reshape(-1, target)
     means = np.asarray([found[block].mean(axis=0) for block in blocks])
-    view = attacks.UpdateView(
+    view = attacks.views.UpdateView(
         ground.model,
         ground.parameters,
         ground.images.shape[1:],
