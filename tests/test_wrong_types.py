@@ -232,12 +232,16 @@ def _studies() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
         yield "study.merge", "folders", label, lambda v=value: study.merge(v, "out")
         if label != "text":
             yield "study.merge", "out", label, lambda v=value: study.merge(["in"], v)
-        for argument in ("out", "overwrite", "memory_bytes", "devices", "progress"):
-            is_right = argument != "overwrite" and value is None
-            is_right |= (argument, label) in {("out", "text"), ("overwrite", "true")}
+        for argument in ("out", "overwrite", "memory_bytes", "devices", "workers", "dry_run",
+                         "progress"):  # fmt: skip
+            is_right = argument not in ("overwrite", "dry_run") and value is None
+            is_right |= (argument, label) in {
+                ("out", "text"), ("overwrite", "true"), ("dry_run", "true"),
+            }  # fmt: skip
             if not is_right and (argument, label) not in {
                 ("memory_bytes", "huge"),
                 ("devices", "huge"),
+                ("workers", "huge"),
             }:
                 more = {argument: value}
                 yield "study.sweep", argument, label, lambda m=more: study.sweep({}, **m)

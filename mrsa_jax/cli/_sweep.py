@@ -173,22 +173,9 @@ def _check(command: SweepCommand) -> None:
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
     from mrsa_jax._core.memory import bytes_in_words
 
-    sweep = plan.sweep
+    sweep, content = plan.sweep, plan.content() if command.dry_run else {}
     if command.json:
-        print_json(
-            {
-                "out": str(sweep.out),
-                "command": sweep.kind.name,
-                "axes": {axis.name: len(axis.values) for axis in sweep.axes},
-                "cells": sweep.size,
-                "impossible": [sweep.named(p.index) + ": " + p.problem for p in plan.impossible],
-                "points": plan.num_computed,
-                "unread": plan.unread(),
-                "groups": [len(group.numbers) for group in plan.groups],
-                "memory_bytes": plan.memory_bytes,
-                "store_bytes": plan.store_bytes,
-            }
-        )
+        print_json(content)
         return
     axes = " x ".join(f"{len(axis.values)} {axis.name}" for axis in sweep.axes)
     empty = f", {len(plan.impossible)} impossible and left empty" if plan.impossible else ""
@@ -204,8 +191,26 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
         + (", ..." if len(plan.groups) > 6 else ""),
         f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at once; "
         f"store: {bytes_in_words(plan.store_bytes)} before compression, in {sweep.out}",
+        *(_standing(content) if content else ()),
     )
     print_words(output_console() if command.dry_run else error_console(), "\n".join(lines))
+
+
+def _standing(content: dict[str, Any]) -> list[str]:
+    """Say what is there, and what is to be computed and why."""
+    points, there, new = content["points"], content["there"], content["new"]
+    more = [
+        f"{count} have {has} trials, and get {has} to {end - 1}"
+        for has, end, count in content["more_trials"]
+    ]
+    lines = ["; ".join([f"{there} of {points} points are there, {new} are new", *more])]
+    lines += content["changed"]
+    left, unknown = points - there, content["unknown"]
+    if left > unknown:
+        lines.append(f"time: about {content['seconds']:.2g} s, as records of such points took")
+    if unknown:
+        lines.append(f"time: no record yet of points like {unknown} of the {left} missing ones")
+    return [*lines, f"files: about {content['files']} when it is done"]
 
 
 def _counted(number: int, noun: str) -> str:

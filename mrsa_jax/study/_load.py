@@ -194,7 +194,6 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
     return values
 
 
-@functools.cache
 def without_none(hint: Any) -> Any:
     """Return the type of a setting that may also be None; any other as it is."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):

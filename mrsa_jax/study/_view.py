@@ -125,9 +125,7 @@ class View:
             name: tuple(self.shown["inner"][dim] for dim in variable.dims)
             for name, variable in (self.variables | _OWN).items()
         }
-        widest = max(math.prod(own) for own in inner.values())
-        limit = min(_MOST_CELLS, max(1, _MOST_BYTES // (8 * widest)))
-        chunks, blocks = _blocks(shape, limit)
+        chunks, blocks = _blocks(shape, _limit(inner.values()))
         arrays, axes = {}, self.shown["axes"]
         for name, variable in (self.variables | _OWN).items():
             arrays[name] = group.create_array(
@@ -180,6 +178,22 @@ class View:
                     found[name][(k, *place)] = value
                 start = end
         return {name: own.reshape(cells.shape + inner[name]) for name, own in found.items()}
+
+
+def num_files(
+    shape: tuple[int, ...], variables: Mapping[str, Variable], inner: Mapping[str, int]
+) -> int:
+    """Return how many files a folder has that one process has filled, but for a few of zarr's."""
+    widths = [tuple(inner[dim] for dim in own.dims) for own in variables.values()]
+    chunks, _ = _blocks(shape, _limit(widths))
+    each = math.prod(-(-length // step) for length, step in zip(shape, chunks, strict=True))
+    return len({**variables, **_OWN}) * (each + 2) + len(shape) * 3 + 8
+
+
+def _limit(widths: Iterable[tuple[int, ...]]) -> int:
+    """Return how many cells are in a chunk, by the lengths of what they hold."""
+    widest = max(map(math.prod, widths))
+    return min(_MOST_CELLS, max(1, _MOST_BYTES // (8 * widest)))
 
 
 def open_arrays(source: Any) -> xr.Dataset:

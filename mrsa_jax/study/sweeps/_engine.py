@@ -66,7 +66,7 @@ class Count:
         """
         while self.missing:
             before = len(self.missing)
-            yield self._plan.tasks(self._store)
+            yield self._plan.tasks(self._store.index)
             if len(self.missing) == before:
                 time.sleep(_SECONDS_TO_WAIT)
             if self.missing:
@@ -77,16 +77,15 @@ class Count:
     def _reuse(self, other: Index) -> None:
         """Take the records of another folder that are further than those that are here."""
         plan, store = self._plan, self._store
-        for number, own in plan.identities.items():
-            there = plan.there(store, number)
-            parts = other.parts(own.key, plan.trials(number), plan.sweep.kept, whole=plan.is_whole)
-            for part in parts:
+        for number in plan.identities:
+            there = plan.there(store.index, number)
+            for part in plan.parts(other, number):
                 if part.end > there:
                     store.take(part.frame())
 
     def _forget_done(self) -> None:
         own = self._plan
-        self.missing = {n for n in self.missing if own.there(self._store, n) < own.trials(n)}
+        self.missing = {n for n in self.missing if own.there(self._store.index, n) < own.trials(n)}
 
     def _left(self) -> int:
         return sum(self._plan.num_cells[number] for number in self.missing)
@@ -103,8 +102,10 @@ def sweep(
     reuse: str | pathlib.Path | None = None,
     memory_bytes: int | None = None,
     devices: int | None = None,
+    workers: int | None = None,
+    dry_run: bool = False,
     progress: Progress | None = None,
-) -> xr.Dataset:
+) -> Any:
     """Compute a grid of settings into one store, or what is missing of it, and open the store.
 
     Use it for any comparison of more than a few settings: equal points are computed once, those
@@ -120,11 +121,15 @@ def sweep(
         reuse: Folder of another sweep: points that it has are taken from there.
         memory_bytes: Bound on the memory of the points that are computed at once.
         devices: Devices that a point's trials, or clients, are dealt out to.
+        workers: Compute in so many processes of this machine, by dask.
+        dry_run: Only check every cell and say what the sweep comes to.
         progress: Receives how many points are done.
 
     Returns:
         Data set with an axis for each line of the grid, and `done` for each point. A result with
-        the name of an axis ends in `_found`.
+        the name of an axis ends in `_found`. Of a dry run a dictionary, as `mrsa-jax sweep
+        --dry-run --json` prints it: points, those that are `there` and `new`, what `changed`,
+        `unread` axes, `seconds`, `files`, bytes.
 
     Raises:
         ConfigurationError: By the path of the field that breaks a rule, or with the cells that
@@ -151,8 +156,10 @@ def sweep(
     for name, path in (("out", out), ("reuse", reuse)):
         is_path = path is None or isinstance(path, str | os.PathLike)
         require(is_path, name, "must be the path of a folder", path)
-    require(isinstance(overwrite, bool), "overwrite", "must be True or False", overwrite)
-    for name, value in (("memory_bytes", memory_bytes), ("devices", devices)):
+    for name, flag in (("overwrite", overwrite), ("dry_run", dry_run)):
+        require(isinstance(flag, bool), name, "must be True or False", flag)
+    numbers = {"memory_bytes": memory_bytes, "devices": devices, "workers": workers}
+    for name, value in numbers.items():
         if value is not None:
             check_count(value, name, "must be a positive integer or None")
     progress = checked_progress(progress)
@@ -165,7 +172,14 @@ def sweep(
         reuse=None if reuse is None else pathlib.Path(reuse),
     )
     check_sweep_output(asked)
-    return run_sweep(plan_sweep(asked, Machine(memory_bytes, devices)), progress)
+    plan = plan_sweep(asked, Machine(memory_bytes, devices))
+    if dry_run:
+        return plan.content()
+    if workers is None:
+        return run_sweep(plan, progress)
+    from mrsa_jax.study.sweeps._hosts import run_on_workers  # which computes by what is here
+
+    return run_on_workers(plan, progress, workers=workers)
 
 
 def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
@@ -214,7 +228,7 @@ def compute(
         on_claimed: Called before anything is computed, with what will be.
     """
     with store.claim({number: plan.identities[number].key for number in task.numbers}) as held:
-        own = tuple(number for number in held if plan.there(store, number) == task.first)
+        own = tuple(number for number in held if plan.there(store.index, number) == task.first)
         if not own:
             return
         plan.check_unchanged(own)
@@ -227,7 +241,7 @@ def compute(
             plan.check_unchanged([number])  # again: a file may have been replaced meanwhile
             first, count = task.first, task.count
             if plan.is_whole and first:
-                (before,) = store.parts(plan.identities[number].key, first, whole=True)
+                (before,) = plan.parts(store.index, number, first)
                 runner = plan.sweep.kind.runner()
                 values = runner.joined((before.values(), values), (first, count))
                 first, count, seconds = 0, first + count, seconds + before.seconds

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.study._records import Index
+from mrsa_jax.study._records import Index, Record
 from mrsa_jax.study._run_folder import changes, made_by
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
-from mrsa_jax.study._view import CELL
+from mrsa_jax.study._view import CELL, num_files
 from mrsa_jax.study.sweeps._axes import Point, Sweep
 from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identities, Identity
 from mrsa_jax.study.sweeps._store import SweepStore
@@ -145,13 +145,13 @@ class Plan:
         config = self.points[number].config
         return dataclasses.replace(config, trials=task.count) if self.is_ranged else config
 
-    def tasks(self, store: SweepStore | None = None) -> list[Task]:
-        """Return what is to be computed, group by group: all of it, or what a store lacks."""
+    def tasks(self, index: Index | None = None) -> list[Task]:
+        """Return what is to be computed, group by group: all of it, or what a folder lacks."""
         found = []
         for group in self.groups:
             ranges: dict[tuple[int, int], list[int]] = {}
             for number in group.numbers:
-                first, end = self.there(store, number), self.trials(number)
+                first, end = self.there(index, number), self.trials(number)
                 if first < end:
                     ranges.setdefault((first, end - first), []).append(number)
             for (first, count), own in ranges.items():
@@ -161,13 +161,68 @@ class Plan:
                 ]
         return found
 
-    def there(self, store: SweepStore | None, number: int) -> int:
-        """Return how many trials of a point a store has, from the first on without a gap."""
-        if store is None:
-            return 0
-        trials = self.trials(number)
-        parts = store.parts(self.identities[number].key, trials, whole=self.is_whole)
-        return min(parts[-1].end, trials) if parts else 0
+    def parts(self, index: Index, number: int, trials: int | None = None) -> list[Record]:
+        """Return the records of a point, or of so many of its trials, as far as there are any."""
+        trials, key = trials or self.trials(number), self.identities[number].key
+        return index.parts(key, trials, self.sweep.kept, whole=self.is_whole)
+
+    def there(self, index: Index | None, number: int) -> int:
+        """Return how many trials of a point a folder has, from the first on without a gap."""
+        parts = self.parts(index, number) if index is not None else []
+        return min(parts[-1].end, self.trials(number)) if parts else 0
+
+    def standing(self, *indices: Index) -> dict[str, Any]:
+        """Return what is there and missing in folders, together, and what it takes.
+
+        Returns:
+            How many points are `there`, which of those that lack `more_trials` there are, by what
+            they have and are to have; how many are `new`; `changed` says of those of them that are
+            there with the same settings why they are computed anew. `seconds` are those that
+            records of points in the same groups took per trial, for all that is missing of these
+            groups; `unknown` points are in groups without any.
+        """
+        there, seconds, unknown = 0, 0.0, 0
+        partly: collections.Counter[tuple[int, int]] = collections.Counter()
+        for group in self.groups:
+            has = {
+                n: max((self.there(one, n) for one in indices), default=0) for n in group.numbers
+            }
+            lack = {n: self.trials(n) - has[n] for n in has if has[n] < self.trials(n)}
+            there += len(has) - len(lack)
+            partly.update((has[n], self.trials(n)) for n in lack if has[n])
+            keys = [self.identities[n].key for n in group.numbers]
+            took = [r.seconds / r.count for key in keys for one in indices
+                    for r in one.records.get(key, ())]  # fmt: skip
+            seconds += float(np.median(took)) * sum(lack.values()) if took else 0.0
+            unknown += 0 if took else len(lack)
+        return {
+            "there": there,
+            "more_trials": [[*ends, count] for ends, count in sorted(partly.items())],
+            "new": self.num_computed - there - partly.total(),
+            "changed": [words for one in indices[:1] for words in self.changed(one)],
+            "seconds": seconds,
+            "unknown": unknown,
+        }
+
+    def content(self) -> dict[str, Any]:
+        """Return what the sweep comes to, and how far it is, as plain values."""
+        sweep = self.sweep
+        folders = (sweep.out, *([] if sweep.reuse is None else [sweep.reuse]))
+        standing = self.standing(*(Index(folder).refresh() for folder in folders))
+        return {
+            "out": str(sweep.out),
+            "command": sweep.kind.name,
+            "axes": {axis.name: len(axis.values) for axis in sweep.axes},
+            "cells": sweep.size,
+            "impossible": [sweep.named(p.index) + ": " + p.problem for p in self.impossible],
+            "points": self.num_computed,
+            "unread": self.unread(),
+            "groups": [len(group.numbers) for group in self.groups],
+            "memory_bytes": self.memory_bytes,
+            "store_bytes": self.store_bytes,
+            "files": num_files(sweep.shape, self.variables, self.inner),
+            **standing,
+        }
 
     def changed(self, index: Index) -> list[str]:
         """Report since which version points with the same settings must be computed again."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import different_settings, to_dict
-from mrsa_jax.study._records import Index, Log, Record, framed
+from mrsa_jax.study._records import Index, Log, framed
 from mrsa_jax.study._run_folder import read_json, write_json
 from mrsa_jax.study._view import SCHEMA, View
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
@@ -125,10 +125,6 @@ class SweepStore:
                         _check_not_in_use(path)
                     _lay_out(sweep, path, cells, shown)
         return cls(sweep)
-
-    def parts(self, key: str, trials: int, *, whole: bool) -> list[Record]:
-        """Return the records of a point, as far as there are any."""
-        return self.index.parts(key, trials, self.sweep.kept, whole=whole)
 
     def write(
         self, identity: Identity, first: int, count: int, values: Mapping[str, Any], seconds: float

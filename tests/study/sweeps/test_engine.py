@@ -430,7 +430,7 @@ def test_a_sweep_is_extended_and_given_more_trials(small, tmp_path):
     plan = planned(tmp_path / "out", more)
     store = plan.open_store()
     store.index.refresh()
-    tasks = {(task.first, task.count): len(task.numbers) for task in plan.tasks(store)}
+    tasks = {(task.first, task.count): len(task.numbers) for task in plan.tasks(store.index)}
     assert tasks == {(3, 2): 8, (0, 5): 7}
     store.close()
     fresh = sweeps.run_sweep(planned(tmp_path / "fresh", more)).load()
@@ -555,3 +555,44 @@ def test_from_python(small, tmp_path):
         study.sweep(content | {"rounds": 3}, out=tmp_path / "values")
     with pytest.raises(ConfigurationError, match=r"`grid\.rate` is not a field"):
         study.sweep({"grid": {"rate": [1]}}, out=tmp_path / "none")
+
+
+def test_a_dry_run_says_what_is_there_and_why_the_rest_is_not(tmp_path):
+    """Points of the folder, further trials, new values, and a trace that has changed."""
+    trace, out = tmp_path / "trace.npy", tmp_path / "out"
+    np.save(trace, np.ones((9, 12), bool))
+    grid = {
+        "rounds": 9,
+        "trials": 2,
+        "population": {"num_clients": 12, "cohort_size": 4},
+        "grid": {"scheme": ["uniform"], "seed": [0, 1],
+                 "population": {"availability": ["independent", f"replay:{trace}"]}},
+    }  # fmt: skip
+
+    def asked(**changes):
+        found = study.sweep(grid | changes, out=out, dry_run=True)
+        assert found["points"] == found["there"] + found["new"] + sum(
+            count for *_, count in found["more_trials"]
+        )
+        return found
+
+    first = asked()
+    assert (first["there"], first["new"], first["unknown"], first["seconds"]) == (0, 4, 4, 0.0)
+    assert not out.exists()
+    results = study.sweep(grid, out=out)
+    again = asked()
+    assert (again["there"], again["new"], again["unknown"], again["seconds"]) == (4, 0, 0, 0.0)
+    assert abs(again["files"] - sum(path.is_file() for path in out.rglob("*"))) <= 4
+    more = asked(trials=5)
+    assert more["more_trials"] == [[2, 5, 4]]
+    each = results["seconds"].values / 2
+    by_group = np.median(each, axis=1) if len(more["groups"]) > 1 else np.median(each)
+    assert more["seconds"] == pytest.approx(3 * np.sum(by_group * 4 / np.size(by_group)))
+    np.save(trace, np.zeros((9, 12), bool))
+    changed = asked()
+    assert (changed["there"], changed["new"]) == (2, 2)
+    assert changed["changed"] == [
+        "trace.npy has changed (availability) since 2 points were computed: they are computed anew"
+    ]
+    reused = study.sweep(grid, out=tmp_path / "x", reuse=out, dry_run=True)
+    assert (reused["there"], reused["new"]) == (2, 2)
