@@ -107,7 +107,7 @@ def segment_matrix_plus(
 
     Returns:
         int32[Z, Z] with Z = sum of L_g: the base scheme over the subgroups in the order of their
-        pairs (g, d), labelled by their place in that order (`subgroup_labels` gives the pairs).
+        pairs (g, d), labelled by their place in that order (`format_matrix` shows the pairs).
 
     Raises:
         ConfigurationError: If a number of subgroups is below 1, or see `segment_matrix`.
@@ -127,19 +127,6 @@ def segment_matrix_plus(
 
 
 @needs_values
-def subgroup_labels(
-    subgroups: Sequence[int | np.integer] | np.ndarray,
-) -> tuple[tuple[int, int], ...]:
-    """Return the pair (g, d) of each column of a matrix over subgroups.
-
-    Examples:
-        >>> subgroup_labels([1, 2])
-        ((0, 0), (1, 0), (1, 1))
-    """
-    counts = check_subgroups(subgroups)
-    return tuple((group, d) for group, count in enumerate(counts) for d in range(count))
-
-
 def format_matrix(
     matrix: ArrayLike | Sequence[Any],
     subgroups: Sequence[int | np.integer] | np.ndarray | None = None,
@@ -165,7 +152,8 @@ def format_matrix(
     values = check_matrix(matrix)
     names = [str(column) for column in range(values.shape[1])]
     if subgroups is not None:
-        pairs = subgroup_labels(subgroups)
+        counts = check_subgroups(subgroups)
+        pairs = [(group, d) for group, count in enumerate(counts) for d in range(count)]
         fits = len(pairs) == values.shape[1]
         require(fits, "subgroups", "must add up to the columns", len(pairs), values.shape[1])
         names = [f"({group},{d})" for group, d in pairs]
