@@ -982,22 +982,21 @@ def _runs_everywhere(row: Row, check_vma: bool) -> None:
         )
         return mapped(*jax.tree.map(lambda leaf: leaf[np.asarray(order)], arrays))
 
-    order = (0, 1, 1, 0)
-    found = jax.jit(everywhere)(*row.arrays)
-    outside = [row.call(*_call(row.arrays, index)) for index in range(2)]
+    order, arrays = (0, 1, 1, 0), row.arrays
+    found = jax.jit(everywhere)(*arrays)
+    calls = [_call(arrays, index) for index in range(2)]
+    outside = [row.call(*own) for own in calls]
     for place, index in enumerate(order):
         _compare(_call(found, place), outside[index])
     # and each device may take one call as it is, where that is checked
-    jax.make_jaxpr(_sharded(row, check_vma))(*row.arrays)
-    if len(row.arrays) > 1:  # one argument traced, the others known
-        for place in range(len(row.arrays)):
-            call, array = _traced_at(row, place)
-            jax.make_jaxpr(call)(array)
+    jax.make_jaxpr(_sharded(row, check_vma))(*arrays)
+    if len(arrays) > 1:  # one argument traced, the others known
+        for place in range(len(arrays)):
+            jax.make_jaxpr(_traced_at(row, calls[0], place))(calls[0][place])
 
 
-def _traced_at(row: Row, place: int) -> tuple[Callable[..., Any], Any]:
-    own = list(_call(row.arrays, 0))
-    return lambda value: row.call(*own[:place], value, *own[place + 1 :]), own[place]
+def _traced_at(row: Row, own: tuple[Any, ...], place: int) -> Callable[..., Any]:
+    return lambda value: row.call(*own[:place], value, *own[place + 1 :])
 
 
 def _compare(found: Any, expected: Any) -> None:
@@ -1020,18 +1019,16 @@ def test_refuses_with_a_sentence(family: str) -> None:
     for name, row in rows_of(family).items():
         if row.composes:
             continue
-        tries = [
-            (row.call, _call(row.arrays, 0)),
-            (jax.vmap(row.call), row.arrays),
-            (_sharded(row), row.arrays),
+        arrays = row.arrays
+        own = _call(arrays, 0)
+        tries = [(row.call, own), (jax.vmap(row.call), arrays), (_sharded(row), arrays)]
+        tries += [
+            (_traced_at(row, own, place), own[place : place + 1]) for place in range(len(own))
         ]
-        for place in range(len(row.arrays)):
-            call, array = _traced_at(row, place)
-            tries.append((call, (array,)))
-        for call, arrays in tries:
+        for call, given in tries:
             said = f"{family}.{name} says nothing"
             try:
-                jax.make_jaxpr(call)(*arrays)
+                jax.make_jaxpr(call)(*given)
             except mj.ConfigurationError as error:
                 said = str(error)
             assert re.match(sentence, said)
