@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 
-import pytest
-
-# Runs a command until it compiles its first program, or reports its first stage; then it prints
-# which of the named modules are there.
+# Runs commands until they compile their first program, or report their first stage; then it prints
+# which of the named modules are there. Each of several is a copy of one process that has JAX.
 _UNTIL_WORK = """
 import logging, os, sys
 
-moment, heavy, words = sys.argv[1], sys.argv[2].split(), sys.argv[3:]
+os.environ["JAX_LOG_COMPILES"] = "1"
+rows = [row.split("|") for row in sys.argv[1:]]
+if len(rows) > 1:
+    import jax
+for place, (words, moment, heavy) in enumerate(rows):
+    if len(rows) == 1 or os.fork() == 0:
+        break
+    if os.wait()[1]:
+        print("ended before work began:", words)
+else:
+    os._exit(0)
 
 def stop():
-    print("loaded:", *(name for name in heavy if name in sys.modules), flush=True)
+    names = [name for name in heavy.split() if name in sys.modules]
+    print(f"loaded by {words}:", *names, flush=True)
     os._exit(0)
 
 class AtCompile(logging.Handler):
@@ -27,11 +37,10 @@ class AtCompile(logging.Handler):
 from mrsa_jax.cli import _console, main
 
 if moment == "compile":
-    os.environ["JAX_LOG_COMPILES"] = "1"
     logging.getLogger("jax").addHandler(AtCompile())
 else:
     _console.Bars.stage = lambda *_: stop()
-sys.exit(f"ended with {main(words)} before work began")
+os._exit(main(words.split()) or 1)
 """
 # Only results, figures, workers and a few data sets need these.
 _NEVER = "dask distributed matplotlib.pyplot pandas scipy.stats sklearn torch tensorflow xarray"
@@ -41,21 +50,22 @@ _LOG = "round,client\n0,a\n0,b\n1,b\n1,c\n2,a\n2,c\n"
 _SWEEP = 'rounds = 8\ntrials = 2\n[grid]\nscheme = ["uniform", "partition"]\n'
 
 
-def _loaded(words: str, moment: str, heavy: str, folder: pathlib.Path) -> list[str]:
+def _loaded(rows: list[tuple[str, str, str]], folder: pathlib.Path) -> dict[str, list[str]]:
+    """Return of each command which modules were there when its work began."""
     (folder / "log.csv").write_text(_LOG)
     (folder / "study.toml").write_text(_SWEEP)
     done = subprocess.run(
-        [sys.executable, "-c", _UNTIL_WORK, moment, heavy, *words.split()],
+        [sys.executable, "-c", _UNTIL_WORK, *map("|".join, rows)],
         cwd=folder, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("loaded:"))
-    return line.split()[1:]
+    found = dict(re.findall(r"^loaded by (.*?):(.*)$", done.stdout, re.MULTILINE))
+    assert list(found) == [words for words, _, _ in rows], done.stdout + done.stderr
+    return {words: names.split() for words, names in found.items()}
 
 
-@pytest.mark.parametrize(
-    ("words", "moment", "heavy"),
-    [
+def test_what_is_not_loaded_when_work_begins(tmp_path: pathlib.Path) -> None:
+    rows = [
         ("simulate", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
         ("train", "stage", f"{_NEVER} {_STORE}"),
         ("sweep study.toml", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
@@ -65,17 +75,18 @@ def _loaded(words: str, moment: str, heavy: str, folder: pathlib.Path) -> list[s
         ("attack disaggregation", "compile", f"{_NEVER} {_STORE}"),
         ("attack gradients", "compile", f"{_NEVER} {_STORE}"),
         ("reproduce multiround.fig4a --fast", "compile", f"{_NEVER} {_STORE}"),
-    ],
-)
-def test_what_is_not_loaded_when_work_begins(
-    words: str, moment: str, heavy: str, tmp_path: pathlib.Path
-) -> None:
-    assert _loaded(words, moment, heavy, tmp_path) == []
+    ]
+    assert _loaded(rows, tmp_path) == {words: [] for words, _, _ in rows}
 
 
 def test_what_a_command_needs_would_be_seen(tmp_path: pathlib.Path) -> None:
-    assert _loaded("train", "stage", "flax xarray", tmp_path) == ["flax"]
-    assert _loaded("sweep study.toml", "stage", "jax zarr", tmp_path) == ["jax"]
+    seen = _loaded(
+        [("train", "stage", "flax xarray"), ("sweep study.toml", "stage", "zarr")], tmp_path
+    )
+    assert list(seen.values()) == [["flax"], []]
+    assert _loaded([("sweep study.toml", "stage", "jax zarr")], tmp_path) == {
+        "sweep study.toml": ["jax"]
+    }
 
 
 _MISSING = """
