@@ -283,7 +283,7 @@ def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     """Return memory and lasting share of updates, as the trainings of a study measured them.
 
     Of several trainings the largest of each: updates that change less are hidden among fewer
-        clients.
+    clients.
 
     Raises:
         ConfigurationError: If the folder holds no study that measured them.

@@ -1,8 +1,8 @@
 """Folders of sweeps that were computed apart become one.
 
 All is compared before anything is written. Then the grid is laid out, and records are copied as
-they are: after an interruption the folder is a sweep that lacks points, and the same call resumes
-    it.
+they are: after an interruption the folder is a sweep that lacks points, and the same call
+resumes it.
 """
 
 from __future__ import annotations
