@@ -13,7 +13,7 @@ import io
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tyro
@@ -210,7 +210,7 @@ def _parse(words: list[str]) -> Any:
     words = ["--help" if word == "--help-all" else word for word in words]
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     try:
-        with contextlib.redirect_stdout(printed) if few else contextlib.nullcontext():
+        with _flowing(), contextlib.redirect_stdout(printed) if few else contextlib.nullcontext():
             return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
     except SystemExit as stop:
         if few:
@@ -221,6 +221,27 @@ def _parse(words: list[str]) -> Any:
             hint = f"hint: separate several values with spaces: {joined[0].replace(',', ' ')}"
             error_console().print(hint, markup=False, highlight=False)
         raise
+
+
+@contextlib.contextmanager
+def _flowing() -> Iterator[None]:
+    """Let the texts of flags flow: tyro begins a line wherever a docstring's line is indented."""
+    import docstring_parser
+
+    reader: Any = docstring_parser
+    usual = reader.parse_from_object
+
+    def flowing(settings: Any) -> Any:
+        found = usual(settings)
+        for one in found.params:
+            one.description = " ".join((one.description or "").split()) or None
+        return found
+
+    reader.parse_from_object = flowing
+    try:
+        yield
+    finally:
+        reader.parse_from_object = usual
 
 
 def _shortened(text: str, few: list[str], command: str) -> str:

@@ -115,7 +115,7 @@ def legend_of_widths(ax: Axes, meanings: Sequence[tuple[str, dict[str, Any]]]) -
     room = 72 * ax.bbox.width / figure.dpi
     columns = _columns(names, room)
     is_taken = ax.get_legend() is not None and figure.get_figwidth() < _NARROW
-    place = ("upper right", (1.0, -0.25)) if is_taken else ("lower right", (1.0, 1.0))
+    place: Any = ("upper right", (1.0, -0.25)) if is_taken else ("lower right", (1.0, 1.0))
     key = Legend(ax, [Line2D([], [], color="0.35", **look) for _, look in meanings], names,
                  loc=place[0], bbox_to_anchor=place[1], ncols=columns, borderaxespad=0.2,
                  columnspacing=1.0)  # fmt: skip

@@ -44,3 +44,10 @@ def test_help_without_frames_is_whole() -> None:
 
 def test_other_commands_show_all() -> None:
     assert _help("report", "--help") == _help("report", "--help-all")
+
+
+def test_texts_of_flags_flow_over_their_lines() -> None:
+    """A line ends where the next word has no room, not where a line of the source ended."""
+    lines = [line.strip("│ ") for line in _help("audit", "--help-all").splitlines()]
+    at = next(at for at, line in enumerate(lines) if "is refused until a flag" in line)
+    assert lines[at].endswith("is refused until a flag handles it. (default:")
