@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from mrsa_jax.protocol import messages
+from mrsa_jax.protocol import _wire, messages
 from mrsa_jax.protocol.errors import MalformedMessageError
 from mrsa_jax.protocol.messages import (
     AdvertiseKeys,
@@ -132,7 +132,7 @@ def test_sizes():
 @pytest.mark.parametrize("width", [1, 7, 8, 9])
 def test_residues_take_ceil_log2_bits(modulus, width):
     bits = next(b for b in range(33) if 2**b >= modulus)
-    assert messages.residue_bits(modulus) == bits
+    assert _wire.residue_bits(modulus) == bits
     values = np.random.default_rng(modulus).integers(0, modulus, width).astype(np.uint32)
     values[0] = modulus - 1
     message = MaskedInput(0, 0, ((width, modulus),), values)
