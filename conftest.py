@@ -195,14 +195,24 @@ def figures_are_drawn_where_they_are_looked_at(request: pytest.FixtureRequest) -
     module = request.path.relative_to(_ROOT).as_posix()
     with pytest.MonkeyPatch.context() as patch:
         if module.startswith(_NOT_DRAWN) and module not in _LOOKED_AT:
-            from matplotlib.figure import Figure
-
-            @functools.wraps(Figure.savefig)
-            def named(unused: Figure, file: pathlib.Path, **settings: Any) -> None:
-                file.write_bytes(b"not drawn")
-
-            patch.setattr(Figure, "savefig", named)
+            _draw_nothing(patch)
         yield
+
+
+def _draw_nothing(patch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    @functools.wraps(Figure.savefig)
+    def named(unused: Figure, file: pathlib.Path, **settings: Any) -> None:
+        file.write_bytes(b"not drawn")
+
+    patch.setattr(Figure, "savefig", named)
+
+
+@pytest.fixture
+def undrawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing, for a test of a module of drawing that looks at a figure's data alone."""
+    _draw_nothing(monkeypatch)
 
 
 @pytest.fixture

@@ -154,6 +154,7 @@ def test_figures_drawn_ahead_are_those_of_the_same_charts_alone(tmp_path: pathli
     assert Ahead().png(next(iter(study_charts(results).values()))) is None
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathlib.Path) -> None:
     """Of those that keep no T the first, of those that do the one with the largest sums."""
     third = _results(None).isel(scheme=[0]).assign_coords(scheme=["User partition"])
