@@ -113,9 +113,7 @@ def segment_costs(
         members = np.asarray(block.members)
         width = block.stop - block.start
         of_pad = width * words_per_residue(block.modulus)
-        # places of everybody one by one would take seconds of thousands of clients
-        everybody = len(members) == number
-        mates[... if everybody else np.ix_(members, members)] = True
+        mates[... if len(members) == number else np.ix_(members, members)] = True  # all: faster
         words[members] += of_pad * len(members)
         bits[members] += width * (block.modulus - 1).bit_length()
         plain[members] += width * math.log2(block.num_levels)
