@@ -330,7 +330,8 @@ class SecaggConfig(Shown):
     """
 
     fidelity: _FidelityName = None
-    """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
+    """real: messages and cryptography; array: the same bits, faster; sets: no pads. Default:
+    array."""
 
     num_clients: Several = 100
     """Clients, n."""
@@ -349,13 +350,13 @@ class SecaggConfig(Shown):
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
 
     connection_probability: Annotated[Number, IS_PART] = None
-    """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""
+    """Chance of an edge, for --graph erdos_renyi. Default: CCESA's p*, if at most 1."""
 
     degree: Annotated[Count, Within(0)] = None
     """Neighbours of each client, for --graph harary and random_regular."""
 
     threshold: Annotated[Count, Within(1)] = None
-    """Shares that rebuild a secret, t. None: just above half of the holders, or Remark 4's t."""
+    """Shares that rebuild a secret, t. Default: just above half of the holders, or Remark 4's t."""
 
     step_dropout_rate: Chance = 0.0
     """Chance to leave at each of the protocol's four steps, q."""

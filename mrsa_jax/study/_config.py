@@ -148,7 +148,8 @@ class SimulateConfig(Shown):
     (--plugin)."""
     memory: Memory = None
     """Also among how many the worst update of any round is hidden, if updates drift: the
-    correlation of what lasts of a client's update with that of the round before. None: not told."""
+    correlation of what lasts of a client's update with that of the round before. By default
+    not reported."""
     share: Lasting = 1.0
     """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
     population: PopulationConfig = PopulationConfig()

@@ -43,11 +43,12 @@ class ProtocolConfig(Shown):
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
     connection_probability: Annotated[float | None, IS_PART] = None
-    """Chance of an edge, for --graph erdos_renyi; None: CCESA's p* for the cohort, if below 1."""
+    """Chance of an edge, for --graph erdos_renyi. Default: CCESA's p* for the cohort, if
+    below 1."""
     degree: int | None = None
     """Neighbours of each client, for --graph harary and random_regular."""
     threshold: Annotated[int | None, Within(1)] = None
-    """Shares that rebuild a secret, t. None: more than half of each client's neighbourhood;
+    """Shares that rebuild a secret, t. Default: more than half of each client's neighbourhood;
     Remark 4's for erdos_renyi."""
     step_dropout_rate: Chance = 0.0
     """Chance to leave at each of the protocol's four steps, q."""
@@ -97,14 +98,14 @@ class AggregationConfig(Shown):
     clip_norm: Annotated[float | None, Within(POSITIVE, rule="must be positive and finite")] = None
     """L2 norm to which each client's whole update is clipped, as noise needs it: instead of --clip
     and --num-levels, on a lattice that follows from --modulus-bits; with --segments besides --clip,
-    on the lattices of --group-levels, in rings of --modulus-bits. None: no such bound."""
+    on the lattices of --group-levels, in rings of --modulus-bits. Default: no such bound."""
     noise: NoiseName = "skellam"
     """skellam (its sums are Skellam again) or discrete_gaussian."""
     target_delta: Inside = 1e-5
     """Delta at which each client's epsilon is reported, over all rounds; below 1 / number of
     clients."""
     quantizer: str | None = None
-    """stochastic, or your own (--plugin). None: stochastic."""
+    """stochastic, or your own (--plugin). Default: stochastic."""
 
     @property
     def is_noisy(self) -> bool:
@@ -398,7 +399,7 @@ class TrainingConfig(Shown):
     """Step size of the clients' SGD."""
     decay_rounds: Annotated[tuple[int, ...], Within(1)] = ()
     """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones
-    counted; the papers' CIFAR runs: 400 800. None by default."""
+    counted; the papers' CIFAR runs: 400 800. By default it does not fall."""
     decay_factor: AtMostOne = 0.4
     """That factor."""
     momentum: Share = 0.0
@@ -418,7 +419,7 @@ class TrainingConfig(Shown):
     """What the server does with the mean update: add it (FedAvg, average), or take it for a
     gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""
     server_learning_rate: Annotated[float | None, IS_POSITIVE] = None
-    """Step size of the server; None: 1, and 0.01 for adam."""
+    """Step size of the server. Default: 1, and 0.01 for adam."""
     evaluate_every: Whole = 10
     """Rounds between two tests of the global model."""
     measure_drift: bool = True
@@ -426,7 +427,7 @@ class TrainingConfig(Shown):
     reveal about them; --no-measure-drift leaves that out."""
     trainer: Annotated[str | None, Cites(scaffold="local training: karimireddy2020scaffold")] = None
     """sgd; scaffold, whose clients keep control variates and send twice as many numbers; or your
-    own (--plugin). None: sgd."""
+    own (--plugin). Default: sgd."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -435,7 +436,7 @@ class ResourceConfig(Shown):
 
     memory_gib: Annotated[float | None, IS_POSITIVE] = None
     """Bound on the memory of a round, in GiB: how many clients train side by side follows from
-    it. None: as many as are fastest."""
+    it. Default: as many as are fastest."""
     devices: Annotated[int | None, Within(1)] = None
     """Devices over which a round's clients are spread, each with its own copy of the data. None:
     all accelerators of this machine; without any, the CPU's cores, at most 8, or one device if

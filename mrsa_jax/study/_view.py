@@ -183,7 +183,7 @@ class View:
 def num_files(
     shape: tuple[int, ...], variables: Mapping[str, Variable], inner: Mapping[str, int]
 ) -> int:
-    """Return how many files a folder has that one process has filled, but for a few of zarr's."""
+    """Return how many files a folder has filled by one process, apart from a few of zarr's."""
     widths = [tuple(inner[dim] for dim in own.dims) for own in variables.values()]
     chunks, _ = _blocks(shape, _limit(widths))
     each = math.prod(-(-length // step) for length, step in zip(shape, chunks, strict=True))

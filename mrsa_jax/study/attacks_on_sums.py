@@ -65,7 +65,7 @@ class LeastSquaresConfig(SumsOfRounds):
     num_epochs: Whole = 1
     """Local epochs per round."""
     clip_norm: FinitePositive | None = None
-    """Length to which each client clips its update; None: any length."""
+    """Length to which each client clips its update. By default it does not clip."""
     run: Folder = None
     """Attack a run of mrsa-jax train instead, in its folder: repeats its rounds, keeping sums."""
     aggregates: File = None

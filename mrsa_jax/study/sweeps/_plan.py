@@ -162,7 +162,7 @@ class Plan:
         return found
 
     def parts(self, index: Index, number: int, trials: int | None = None) -> list[Record]:
-        """Return the records of a point, or of so many of its trials, as far as there are any."""
+        """Return the records of a point, or of this many of its trials, as far as there are any."""
         trials, key = trials or self.trials(number), self.identities[number].key
         return index.parts(key, trials, self.sweep.kept, whole=self.is_whole)
 
@@ -175,9 +175,9 @@ class Plan:
         """Return what is there and missing in folders, together, and what it takes.
 
         Returns:
-            How many points are `there`, which of those that lack `more_trials` there are, by what
-            they have and are to have; how many are `new`; `changed` says of those of them that are
-            there with the same settings why they are computed anew. `seconds` are those that
+            How many points are `there`, those that lack `more_trials`, by what
+            they have and are to have; how many are `new`; `changed` gives the reason why points
+            with the same settings are computed again. `seconds` are those that
             records of points in the same groups took per trial, for all that is missing of these
             groups; `unknown` points are in groups without any.
         """
