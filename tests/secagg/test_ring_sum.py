@@ -261,6 +261,8 @@ def _rounds_of_seven():
     rng = np.random.default_rng(8)
     everybody = np.stack(np.triu_indices(7, 1), axis=1)
     sparse = [[0, 3], [0, 0], [0, 6], [3, 3], [3, 6], [2, 5]]  # a slot as its own neighbour: no pad
+    # and more of these, so that in each block there are as many pairs as of everybody
+    sparse += [[3, 3]] * 4 + [[1, 1], [4, 4]] * 6
     rings = [(2, 3, 2**8), (2**32, 2**31 - 1, 2), (2**20, 2**30 + 3, 2**31)]
     for number, (power, prime, other) in enumerate(rings):
         # members not side by side, a block of one, coordinates that no block has
