@@ -183,28 +183,38 @@ def own_schemes_and_figures_end() -> Iterator[None]:
 
 
 # To draw a figure's files takes a fifth of a command's time. These look at what commands compute
-# and say: the files of their figures hold a word, but where a test looks at them.
-_NOT_DRAWN = ("tests/cli/", "tests/study/", "tests/papers/")
-_LOOKED_AT = {"tests/cli/test_advise.py", "tests/cli/test_attack.py", "tests/cli/test_report.py",
-              "tests/study/test_pages_in_browser.py", "tests/study/test_report.py"}  # fmt: skip
+# and say: the files of their figures hold a word, but where a test looks at them, or at pictures.
+_NOT_DRAWN = ("tests/cli/", "tests/study/", "tests/papers/", "tests/test_extending.py",
+              "tests/test_hostile_files.py")  # fmt: skip
+_LOOKED_AT = {"tests/cli/test_report.py", "tests/study/test_pages_in_browser.py",
+              "tests/study/test_report.py"}  # fmt: skip
+_PICTURES_LOOKED_AT = {
+    "tests/cli/test_advise.py", "tests/cli/test_attack.py", "tests/test_extending.py"
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True, scope="module")
 def figures_are_drawn_where_they_are_looked_at(request: pytest.FixtureRequest) -> Iterator[None]:
     """Spare the others to draw: their plots are made, and their files named."""
     module = request.path.relative_to(_ROOT).as_posix()
+    drawn = {".png"} if module in _PICTURES_LOOKED_AT else set()
     with pytest.MonkeyPatch.context() as patch:
         if module.startswith(_NOT_DRAWN) and module not in _LOOKED_AT:
-            _draw_nothing(patch)
+            _draw_only(drawn, patch)
         yield
 
 
-def _draw_nothing(patch: pytest.MonkeyPatch) -> None:
+def _draw_only(suffixes: set[str], patch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
-    @functools.wraps(Figure.savefig)
-    def named(unused: Figure, file: pathlib.Path, **settings: Any) -> None:
-        file.write_bytes(b"not drawn")
+    save = Figure.savefig
+
+    @functools.wraps(save)
+    def named(own: Figure, file: pathlib.Path, **settings: Any) -> None:
+        if file.suffix in suffixes:
+            save(own, file, **settings)
+        else:
+            file.write_bytes(b"not drawn")
 
     patch.setattr(Figure, "savefig", named)
 
@@ -212,7 +222,7 @@ def _draw_nothing(patch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def undrawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw nothing, for a test of a module of drawing that looks at a figure's data alone."""
-    _draw_nothing(monkeypatch)
+    _draw_only(set(), monkeypatch)
 
 
 @pytest.fixture
