@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.study import _cite, _points, _report, _summary
+from mrsa_jax.study import _cite, _points, _report, _sentences
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer
 from mrsa_jax.study._run_folder import write_whole
@@ -122,7 +122,7 @@ class StudyAccessor:
         results = self._checked()
         if self.is_sweep:
             return _points.sweep_sentences(results)
-        return _summary.sentences(results)
+        return _sentences.sentences(results)
 
     def cite(self) -> str:
         """Return BibTeX of the papers, data and software behind the results."""

@@ -29,12 +29,12 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._tables import (
-    PARTITIONS,
     AggregationConfig,
     check_threshold,
     graph_of,
     least_safe_threshold,
 )
+from mrsa_jax.study._training_tables import PARTITIONS
 from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:

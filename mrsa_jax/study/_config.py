@@ -23,14 +23,16 @@ from mrsa_jax.selection import Scheme
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._tables import (
     AggregationConfig,
-    DataConfig,
     ProtocolConfig,
-    ResourceConfig,
     SegmentConfig,
-    TrainingConfig,
     check_unset,
     validate_graph,
     validate_noise,
+)
+from mrsa_jax.study._training_tables import (
+    DataConfig,
+    ResourceConfig,
+    TrainingConfig,
     validate_training,
 )
 from mrsa_watch._base.errors import check_blind, require

@@ -21,6 +21,7 @@ from mrsa_jax.study import (
     _build,
     _cite,
     _report,
+    _sentences,
     _simulate_points,
     _store,
     _summary,
@@ -88,7 +89,7 @@ class SavedStudy:
     def of(cls, results: xr.Dataset, out: pathlib.Path) -> SavedStudy:
         """Return the study of these results."""
         rows = _summary.summarise(results)
-        return cls(results, rows, _summary.said_of(rows, results), out)
+        return cls(results, rows, _sentences.said_of(rows, results), out)
 
     @property
     def table(self) -> tuple[list[str], list[list[str]]]:

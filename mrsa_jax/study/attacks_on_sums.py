@@ -27,7 +27,8 @@ from mrsa_jax.study._attack_rows import (
     row,
 )
 from mrsa_jax.study._config import parse_scheme
-from mrsa_jax.study._tables import ModelName, check_unset
+from mrsa_jax.study._tables import check_unset
+from mrsa_jax.study._training_tables import ModelName
 from mrsa_watch._base.errors import check_blind, require
 
 _Rates = Annotated[tuple[float, ...], IS_INSIDE]

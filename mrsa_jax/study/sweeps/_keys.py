@@ -14,7 +14,8 @@ from mrsa_jax.study._config import PopulationConfig, studied
 from mrsa_jax.study._kinds import Kind
 from mrsa_jax.study._load import each_once, own_and_tables, to_dict
 from mrsa_jax.study._run_folder import Sources
-from mrsa_jax.study._tables import PARTITIONS, AggregationConfig, DataConfig, TrainingConfig
+from mrsa_jax.study._tables import AggregationConfig
+from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
 
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {"simulate": (), "train": (), "secagg": ()}
 """By which changes results of a kind came to differ, oldest first, in a few words each.

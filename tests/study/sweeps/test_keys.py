@@ -16,7 +16,8 @@ from mrsa_jax.study import _build, sweeps
 from mrsa_jax.study._build import CLIP_RULES, build_clients, build_online
 from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._kinds import KINDS
-from mrsa_jax.study._tables import PARTITIONS, AggregationConfig, DataConfig, TrainingConfig
+from mrsa_jax.study._tables import AggregationConfig
+from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
 from mrsa_jax.study._view import CELL
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
 from mrsa_jax.study.sweeps._axes import Axis

@@ -1,0 +1,166 @@
+"""Tables of settings of trainings: data, training, resources. Nothing here imports JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+from typing import Annotated, Literal
+
+from mrsa_jax._core.flags import (
+    IS_POSITIVE,
+    AtMostOne,
+    Cites,
+    NotNegative,
+    Positive,
+    Share,
+    Whole,
+    Within,
+)
+from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import Shown
+
+# A type of names also says which papers its names stand on.
+DatasetName = Annotated[str, Cites(
+    mnist_5k="data: lecun1998gradient raschka2018mlxtend",
+    mnist="data: lecun1998gradient",
+    digits="data: alpaydin1998optical",
+    fashion_mnist="data: xiao2017fashion",
+    **dict.fromkeys(("cifar", "cifar10", "cifar100"), "data: krizhevsky2009learning"),
+    olivetti="data: samaria1994parameterisation",
+)]  # fmt: skip
+PartitionName = Annotated[
+    Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"],
+    Cites(
+        shards="split of the data: mcmahan2017communication",
+        shards_with_shared="split of the data: zhao2018federated",
+        **dict.fromkeys(
+            ("dirichlet", "dirichlet_by_client"), "split of the data: hsu2019measuring"
+        ),
+    ),
+]
+PARTITIONS: dict[str, tuple[str, ...]] = {
+    "iid": ("iid",),
+    "shards": ("shards", "shards_per_client", "single_label"),
+    "shards_with_shared": ("shards_with_shared", "shared_size", "balanced"),
+    "dirichlet": ("dirichlet_by_class", "concentration"),
+    "dirichlet_by_client": ("dirichlet_by_client", "concentration"),
+}
+"""Splits of a data set over clients: the function of `data`, and the settings that it takes."""
+ModelName = Annotated[
+    str,
+    Cites(
+        lenet="model: lecun1998gradient",
+        smooth_lenet="model: zhu2019deep",
+        **dict.fromkeys(("mlp", "cnn"), "model: mcmahan2017communication"),
+        vgg11="model: simonyan2015very",
+        vgg11_group="model: simonyan2015very wu2018group",
+    ),
+]
+PrecisionName = Literal["float32", "tf32", "bfloat16"]
+ServerName = Annotated[Literal["average", "momentum", "adam"], Cites(
+    average="federated averaging: mcmahan2017communication",
+    momentum="server momentum: hsu2019measuring",
+    adam="server Adam: reddi2021adaptive",
+)]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(Shown):
+    """What the clients train on and how it is split."""
+
+    dataset: DatasetName = "mnist_5k"
+    """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
+    mrsa-jax data); idx and cifar read files of --directory; olivetti faces; tfds:NAME; or your own
+    (--plugin)."""
+    directory: pathlib.Path | None = None
+    """Folder of the data set's files, for those that are read from a folder."""
+    normalise: bool = False
+    """Shift and scale each channel to mean 0 and deviation 1 over the training images."""
+    partition: PartitionName = "iid"
+    """iid; shards (sorted by label, so one label per client); shards_with_shared (the same, plus a
+    set that all clients share); dirichlet (by class); dirichlet_by_client."""
+    shards_per_client: Whole = 1
+    """Shards a client, for --partition shards."""
+    single_label: bool = True
+    """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
+    shared_size: Whole = 200
+    """Samples that all clients share, for --partition shards_with_shared."""
+    balanced: bool = True
+    """Take as many of each class into the shared set; --no-balanced takes any."""
+    concentration: Positive = 0.5
+    """Dirichlet concentration, for --partition dirichlet and dirichlet_by_client."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(Shown):
+    """How a client trains, how the server steps, and how often the model is tested."""
+
+    model: ModelName = "lenet"
+    """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
+    (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation), smooth_lenet (Zhu et
+    al.'s, for gradient inversion), or your own (--plugin)."""
+    learning_rate: Positive = 0.1
+    """Step size of the clients' SGD."""
+    decay_rounds: Annotated[tuple[int, ...], Within(1)] = ()
+    """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones
+    counted; the papers' CIFAR runs: 400 800. By default it does not fall."""
+    decay_factor: AtMostOne = 0.4
+    """That factor."""
+    momentum: Share = 0.0
+    """Momentum of the clients' SGD."""
+    weight_decay: NotNegative = 0.0
+    """Weight decay of the clients' SGD, added to the gradient as this multiple of the weights."""
+    proximal: NotNegative = 0.0
+    """FedProx's mu: pulls a client's weights towards the round's global model; 0 is FedAvg."""
+    batch_size: Whole = 10
+    """Samples in a client's minibatch."""
+    num_epochs: Whole = 1
+    """Local epochs per round, E."""
+    precision: PrecisionName = "float32"
+    """bfloat16 computes the clients' layers in half precision, tf32 their matrix products in what
+    NVIDIA's tensor cores take; their weights stay float32."""
+    server: ServerName = "average"
+    """What the server does with the mean update: add it (FedAvg, average), or take it for a
+    gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""
+    server_learning_rate: Annotated[float | None, IS_POSITIVE] = None
+    """Step size of the server. Default: 1, and 0.01 for adam."""
+    evaluate_every: Whole = 10
+    """Rounds between two tests of the global model."""
+    measure_drift: bool = True
+    """Measure how the clients' updates drift over the rounds, and with it how many bits the sums
+    reveal about them; --no-measure-drift leaves that out."""
+    trainer: Annotated[str | None, Cites(scaffold="local training: karimireddy2020scaffold")] = None
+    """sgd; scaffold, whose clients keep control variates and send twice as many numbers; or your
+    own (--plugin). Default: sgd."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ResourceConfig(Shown):
+    """What of the machine a training may use; changes a result by no more than rounding."""
+
+    memory_gib: Annotated[float | None, IS_POSITIVE] = None
+    """Bound on the memory of a round, in GiB: how many clients train side by side follows from
+    it. Default: as many as are fastest."""
+    devices: Annotated[int | None, Within(1)] = None
+    """Devices over which a round's clients are spread, each with its own copy of the data. None:
+    all accelerators of this machine; without any, the CPU's cores, at most 8, or one device if
+    `memory_gib` is bounded."""
+
+
+def validate_training(training: TrainingConfig) -> None:
+    """Check that the rounds after which the learning rate decays ascend.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+
+    Examples:
+        >>> validate_training(TrainingConfig(decay_rounds=(400, 800)))
+        >>> validate_training(TrainingConfig(decay_rounds=(800, 400)))
+        Traceback (most recent call last):
+        ...
+        mrsa_jax.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
+    """
+    rounds = training.decay_rounds
+    ascending = all(a < b for a, b in itertools.pairwise(rounds))
+    require(ascending, "decay_rounds", "must ascend", rounds)
