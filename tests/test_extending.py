@@ -60,7 +60,7 @@ def test_the_selector(names: dict[str, Any]) -> None:
     history = np.asarray(names["history"])
     sizes = history.sum(axis=1)
     assert set(sizes.tolist()) <= {0, 12}
-    # in turns: nobody is in a sum twice more often than somebody who was never away for long
+    # in turns: no client is in a sum twice more often than somebody who was never away for long
     assert float(names["fairness"]) < 0.05
     assert int(names["exposed"]) == 120
     always = mj.selection.rollout(0, names["selector"], mj.availability.independent(0.0), 20)

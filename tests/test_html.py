@@ -245,7 +245,7 @@ def test_certificates_say_how_sure_they_are() -> None:
     assert "0 (none)" in page  # exposed
     exposed = privacy.weak_privacy([[1, 1], [0, 1]])._repr_html_()
     assert "2 (0, 1)" in exposed
-    assert "nobody took part" in privacy.weak_privacy(np.zeros((2, 3), bool))._repr_html_()
+    assert "no client took part" in privacy.weak_privacy(np.zeros((2, 3), bool))._repr_html_()
 
 
 def test_an_audit_escapes_the_names_of_clients() -> None:

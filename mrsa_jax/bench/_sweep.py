@@ -110,7 +110,7 @@ def _by_script(history: np.ndarray) -> dict[str, np.ndarray]:
     rank, leverage = _leverages(rows)
     with np.errstate(divide="ignore"):
         hidden = np.where(counts > 0, 1 / leverage, np.nan)
-    hidden[~counts.any(axis=1)] = np.inf  # nobody took part
+    hidden[~counts.any(axis=1)] = np.inf  # no client took part
     is_exposed = (leverage > 1 - _NEAR).any(axis=1)
     low, high = np.full(len(rows), -1), np.where(is_exposed, rounds - 1, -1)
     while (own := np.flatnonzero(high - low > 1)).size:

@@ -42,7 +42,7 @@ class WatchConfig:
     """Participation log in JSON Lines."""
 
     fail_below: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
-    """Stop with status 3 unless weak T of at least this is known (2: nobody is exposed)."""
+    """Stop with status 3 unless weak T of at least this is known (2: no client is exposed)."""
 
     fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
     """Stop with status 3 unless each client is hidden among at least this many clients; noise is

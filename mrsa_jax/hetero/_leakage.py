@@ -138,7 +138,7 @@ class SegmentLeakage:
 
     @property
     def first_any(self) -> int:
-        """Return the first round after which some segment of somebody is exposed, -1 for never."""
+        """Return the first round after which some segment of a client is exposed, -1 for never."""
         return min(self.exposure[self.exposure >= 0].tolist(), default=-1)
 
     @property

@@ -94,7 +94,7 @@ def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> C
     rules = () if num_clients is None else ((float(num_clients), "all clients of the log"),)
     return Chart(
         EXPOSED, _EXPOSED_WORDS, [line], label, "exposed clients", whole="xy",
-        y_range=(0.0, *(level for level, _ in rules)), rules=rules, empty="nobody is exposed",
+        y_range=(0.0, *(level for level, _ in rules)), rules=rules, empty="no client is exposed",
         are_schemes=False,
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
     words = _PRIVACY_WORDS + _UPDATES_WORDS * (lines[-1].series == UPDATES)
     return Chart(
         "Weak T, strong T, and among how many the worst client is hidden", words, lines,
-        label, "clients", rules=((1.0, "1: somebody is exposed"),), are_schemes=False,
+        label, "clients", rules=((1.0, "1: a client is exposed"),), are_schemes=False,
         names_lines=True,
     )  # fmt: skip
 
@@ -215,7 +215,7 @@ def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
     return Chart(
         "Exposure when clients collude", f"{_WHO[who]}.", lines,
         "clients who collude with the server (%)", "chance of exposure", whole="",
-        y_range=(0.0, 1.0), empty="nobody is exposed in any draw", names_lines=has_graph,
+        y_range=(0.0, 1.0), empty="no client is exposed in any draw", names_lines=has_graph,
         marks_points=True,
     )  # fmt: skip
 

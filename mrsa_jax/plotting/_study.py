@@ -253,7 +253,7 @@ _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {
     "hidden_among_worst": ("hidden_among_worst", _hidden),
     "strong_privacy": ("strong_privacy", _simple("strong_privacy", kind="step", whole="xy")),
     "exposed_clients": ("exposed_clients", _simple(
-        "exposed_clients", kind="step", whole="xy", empty="nobody is exposed")),
+        "exposed_clients", kind="step", whole="xy", empty="no client is exposed")),
     "aggregation_cardinality": ("aggregation_cardinality", _cardinality),
     "fairness_gap": ("fairness_gap", _simple("fairness_gap")),
     "epsilon": ("epsilon_worst", _epsilon),

@@ -110,7 +110,7 @@ def points_chart(
         y_range=() if is_free else (0.0,), is_log_x="x" in log, is_log_y="y" in log,
         whole="y" * (variable in _COUNTS) + "x" * (table[x].dtype.kind in "iu"),
         ticks=[(float(k), label_of(value)) for value, k in names.items()],
-        empty="nobody is exposed" if variable == "exposed_clients" else "",
+        empty="no client is exposed" if variable == "exposed_clients" else "",
         are_schemes=hue in ("scheme", "schemes"), marks_points=True,
     )  # fmt: skip
 

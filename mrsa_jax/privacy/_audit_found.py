@@ -98,18 +98,18 @@ class Audit:
     Attributes:
         num_rounds: Rows of the history.
         num_clients: Columns of the history.
-        empty_rounds: Rows in which nobody took part.
+        empty_rounds: Rows in which no client took part.
         is_weighted: Whether entries other than 0 and 1 occur.
         exposed: (client, first round after which its update can be solved for), by round.
         hidden: Size of a single sum that would hide each client equally well, and the worst of
-            them; None where nobody took part, or the history is too large.
+            them; None where no client took part, or the history is too large.
         updates: The same of the worst update of each client, where the drift of updates was given.
         noisy: How well clients are distinguished beneath the noise that was given, if any.
         weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
         group: The smallest group whose plain sum follows; None where it was not searched for.
         group_clients: Names of its clients.
-        strong: Strong privacy; None when nobody took part.
-        recipe: The witness of weak privacy with names; None when nobody took part.
+        strong: Strong privacy; None when no client took part.
+        recipe: The witness of weak privacy with names; None when no client took part.
         joining: Clients not exposed whom the fewest others expose by joining the server.
         coalition: Names of those who have joined it, of whom all else says nothing.
         columns_used: The columns of the log that were read; empty where they had no names.
@@ -222,7 +222,7 @@ class Audit:
         lower = self.strong if definition == "strong" else self.weak.lower
         upper = self.strong if definition == "strong" else self.weak.upper
         if lower is None or upper is None:
-            reason = "nobody took part, so weak and strong T are undefined and nothing is proven"
+            reason = "no client took part, so weak and strong T are undefined and nothing is proven"
             return Gate(target, definition, False, reason)
         value = f"{definition} T is {_interval(lower, upper)}"
         if definition == "weak" and self.weak.error_bits is not None:
@@ -256,14 +256,15 @@ class Audit:
         hidden = self.updates or self.hidden
         if hidden is not None:
             return Gate(target, "hidden", *hidden.gate(target))
-        why = "nobody took part" if not self.weak.rank else "it was not computed"
-        return Gate(target, "hidden", False, f"{why}, so nobody is known to be hidden")
+        why = "no client took part" if not self.weak.rank else "it was not computed"
+        return Gate(target, "hidden", False, f"{why}, so no client is known to be hidden")
 
     def sentences(self) -> list[str]:
         """Return the findings in words, the most urgent first."""
         if self.weak.lower is None or self.weak.upper is None or self.recipe is None:
             nobody = (
-                "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
+                "No client took part in any round: nothing is learnt; weak and strong T are "
+                "undefined."
             )
             return [*self._seen_anyway(), *self._known(), *self._parts(), nobody, *self._columns()]
         sure = "proven" if self.weak.certified else self._unsure()
@@ -316,7 +317,7 @@ class Audit:
         told = []
         for name, own in order[:_MOST_PARTS]:
             weak = own.weak
-            size = "nobody took part"
+            size = "no client took part"
             if weak.lower is not None and weak.upper is not None:
                 size = f"weak T {_interval(weak.lower, weak.upper)}, strong T {own.strong}, "
                 size += f"{len(own.exposed)} of {own.num_clients} clients exposed"
@@ -324,7 +325,7 @@ class Audit:
             told.append(f"part {printable(name)}: {size}{hidden}")
         more = len(order) - len(told)
         count = f"{len(order)} part{'s' if len(order) > 1 else ''}"
-        return [f"The sums are of {count} of the vector. Each part is judged by itself, and what "
+        return [f"The sums are of {count} of the vector. Each part is audited by itself, and what "
                 "follows is the worst of them, for each figure and for each client "
                 f"({'; '.join(told)}{f'; and {more} more' if more else ''})."]  # fmt: skip
 
@@ -338,7 +339,7 @@ class Audit:
             exposed = (f"{len(shown)} of {self.num_clients} clients are exposed, the server can "
                        f"solve for their updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
         else:
-            exposed = "No client is exposed: nobody's own update follows from the sums."
+            exposed = "No client is exposed: no client's update follows from the sums."
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.hidden is not None:

@@ -107,7 +107,7 @@ class Hidden:
             known to nine digits (six if updates drift: then it is of a client's worst update).
         worst: The worst hidden clients and among how many each is hidden, the exposed left out;
             nobody where not all are known.
-        least: The smallest of all who took part, 1 where somebody is exposed; None where it is not
+        least: The smallest of all who took part, 1 where a client is exposed; None where it is not
             known.
         least_client: Whose it is.
         median: Of those who took part; None where not all are known.
@@ -371,10 +371,10 @@ class Noisy:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return question, answer, how sure of the worst client."""
-        found = [("told apart, others known", self.known, "guarantee, float64")]
+        found = [("distinguished, others known", self.known, "guarantee, float64")]
         if self.gaussian is not None:
             spread = f"Gaussian others, spread {self.noise.spread:g}"
-            found.append(("told apart, others Gaussian", self.gaussian, f"if {spread}"))
+            found.append(("distinguished, others Gaussian", self.gaussian, f"if {spread}"))
         return [(question, _told(told[:1]), sure) for question, told, sure in found]
 
     def to_dict(self) -> dict[str, Any]:

@@ -35,12 +35,12 @@ class OverRounds:
 
     Attributes:
         exposed: int32, clients whose own update could be solved for.
-        strong: int32, strong T; -1 while nobody took part. None for a log too large.
-        lower: int32, weak T is at least this; -1 while nobody took part.
-        upper: int32, weak T is at most this; -1 while nobody took part.
+        strong: int32, strong T; -1 while no client took part. None for a log too large.
+        lower: int32, weak T is at least this; -1 while no client took part.
+        upper: int32, weak T is at most this; -1 while no client took part.
         hidden: float64, among how many the worst hidden client was, 1 from the first exposure on;
-            nan while nobody took part, and where it is not known to nine digits. None for a log too
-            large.
+            nan while no client took part, and where it is not known to nine digits. None for a log
+            too large.
         updates: float64, the same of the worst update so far if updates drift, nan where it is not
             known to six digits; None without a drift, or as above.
     """

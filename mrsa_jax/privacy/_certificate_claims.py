@@ -189,7 +189,7 @@ class Proofs:
             yield {"claim": "exposed", "clients": [i], "others": [],
                    "combination": self.combination(witness)}  # fmt: skip
         if weak.exposed:
-            told = "which clients are exposed" if solved is None else "nobody is exposed earlier"
+            told = "which clients are exposed" if solved is None else "no client is exposed earlier"
             self.unproven.append(f"{told}, by the round that the audit names")
         free = sorted(set(clients) - {*weak.exposed, *self.coalition})
         known = [i for i in free if self._is_free(i)]

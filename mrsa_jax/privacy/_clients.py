@@ -118,7 +118,7 @@ class ClientPrivacy:
             >>> found.sentence(0, ["site-01", "site-02", "site-03", "site-04"])
             'site-01 is exposed if these two join the server: site-02, site-03'
             >>> found.sentence(3)
-            '3 is exposed: nobody need join the server'
+            '3 is exposed: no client need join the server'
         """
         own = check_integer(client, "client", 0, len(self.supports) - 1)
         total = len(self.supports)
@@ -129,7 +129,7 @@ class ClientPrivacy:
             return f"{called[own]} is in no sum that is left to learn from"
         others = self.coalition(own)
         if not others:
-            return f"{called[own]} is exposed: nobody need join the server"
+            return f"{called[own]} is exposed: no client need join the server"
         many = _NUMBERS[len(others)] if len(others) < len(_NUMBERS) else f"these {len(others)}"
         listed = ", ".join(str(called[other]) for other in others[:_MOST_NAMES])
         listed += ", ..." if len(others) > _MOST_NAMES else ""
@@ -143,12 +143,12 @@ class ClientPrivacy:
 
         Examples:
             >>> print(client_privacy([[1, 1, 0], [1, 1, 1]], coalition=[0]))
-            1 is exposed: nobody need join the server
-            2 is exposed: nobody need join the server
+            1 is exposed: no client need join the server
+            2 is exposed: no client need join the server
         """
         known = self.upper[self.upper > 0]
         least = np.flatnonzero(self.upper == known.min()) if known.size else ()
-        return "\n".join(map(self.sentence, least)) or "nobody is in a sum"
+        return "\n".join(map(self.sentence, least)) or "no client is in a sum"
 
 
 @needs_values

@@ -296,11 +296,11 @@ def hidden_among_trajectory(
             (0.0, 0.5) are the worst and the median client. (0.0,) of a million clients and a
             thousand rounds takes a minute or two and little memory beyond the history; others
             hold all figures of one history. NaN where a value is not known, except the worst
-            where somebody is exposed.
+            where a client is exposed.
 
     Returns:
         float64 `[..., rounds, clients]`: entry j after rows 0..j; the last is `hidden_among(P)`.
-        With quantiles `[..., rounds, quantiles]`; NaN while nobody took part. Inside `jit` as
+        With quantiles `[..., rounds, quantiles]`; NaN while no client took part. Inside `jit` as
         `hidden_among`.
 
     Raises:

@@ -264,7 +264,7 @@ def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any
     """Return quantiles of 1 / leverage over those with any, `[..., rounds, quantiles]`.
 
     Between two of them in proportion; NaN where there are none, or one is not known: except the
-    worst where somebody is exposed. `library` is NumPy or JAX's.
+    worst where a client is exposed. `library` is NumPy or JAX's.
     """
     is_unknown = library.isnan(shares)
     falling = -library.sort(-library.where(is_unknown, 0.0, shares), axis=-1)

@@ -40,8 +40,8 @@ def strong_privacy(P: Any, *, coalition: Any = ()) -> int | Int32[Array, ""] | N
             they count as if they had taken no part.
 
     Returns:
-        T, or None when nobody took part. Inside `jit`, `vmap` or `shard_map` an int32, -1 when
-        nobody took part.
+        T, or None when no client took part. Inside `jit`, `vmap` or `shard_map` an int32, -1 when
+        no client took part.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty
@@ -84,7 +84,7 @@ def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, ".
         coalition: As for `strong_privacy`.
 
     Returns:
-        int32 `[..., rounds]`: entry j after rows 0..j, -1 while nobody took part. From
+        int32 `[..., rounds]`: entry j after rows 0..j, -1 while no client took part. From
         then on it never rises: classes of equal columns only split.
 
     Raises:

@@ -127,7 +127,7 @@ def _follow(
     sizes = np.stack([np.bincount(own, minlength=own.size + 1)[own] for own in names])
     shares[:] = np.where(names > 0, 1 / sizes, 0.0)
     ranks[:], first[:] = np.cumsum(history.any(axis=2), axis=1), -1
-    # many columns: full rank is proven modulo a prime, and floats may say that nobody is exposed
+    # many columns: full rank is proven modulo a prime, and floats may say that no client is exposed
     is_wide = distinct[:, -1] >= _WIDE * np.maximum(ranks[:, -1], 1)
     _measure(history, ranks, is_wide, False, shares)
     is_done = is_wide & (shares.max(axis=1) < 1 - _FAR)

@@ -322,7 +322,7 @@ def weak_privacy_trajectory(
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
             empty one, or `method`, `effort`, `coalition` or `memory_bytes` is not as above.
 
-    Edge cases: while nobody took part the rank is 0 and both bounds are -1.
+    Edge cases: while no client took part the rank is 0 and both bounds are -1.
 
     Examples:
         >>> import mrsa_jax as mj

@@ -104,7 +104,7 @@ def unweighted_group(
         >>> found.support, found.signs, found.witness
         ((2, 3), (1, -1), (1, -1))
 
-    Edge cases: nobody took part, or weights allow no such sum (`[[1, 2]]`): lower and upper are
+    Edge cases: no client took part, or weights allow no such sum (`[[1, 2]]`): lower and upper are
     None, certified if that was proven.
 
     Cost: about the square root of the number of sets of a size, at some 50 ns each; at N = 120

@@ -54,7 +54,7 @@ class WeakPrivacy:
     Attributes:
         lower: No non-zero combination of the sums involves fewer clients; None when nobody took
             part.
-        upper: `witness` involves this many; None when nobody took part.
+        upper: `witness` involves this many; None when no client took part.
         certified: Whether lower equals upper, and what proves it does not rest on an unproven
             rank. Otherwise T is only known to lie in [lower, upper].
         rank: Rank of P over the rationals.
@@ -63,7 +63,7 @@ class WeakPrivacy:
         witness: One Python integer a round: witness . P is non-zero exactly on `support`, checked
             in Python integers.
         num_groups: Classes of clients with identical, non-zero columns.
-        strong: Strong privacy, the smallest of those classes; None when nobody took part.
+        strong: Strong privacy, the smallest of those classes; None when no client took part.
         lower_method: What proves `lower`: "classes", "leverage", "girth", "lifting", "column
             basis" or "full rank".
         upper_method: What found the witness.
@@ -112,7 +112,7 @@ class WeakPrivacy:
             True
         """
         if self.lower is None:
-            return card("Weak privacy", [("T", "undefined: nobody took part")])
+            return card("Weak privacy", [("T", "undefined: no client took part")])
         interval = str(self.lower) if self.lower == self.upper else f"{self.lower} to {self.upper}"
         rounds = [j for j, coefficient in enumerate(self.witness) if coefficient]
         rows = [

@@ -53,7 +53,7 @@ class RolloutMetrics(NamedTuple):
     Attributes:
         fairness_gap: float32[B, J], F after each round.
         aggregation_cardinality: float32[B, J], C after each round.
-        skipped: bool[B, J], rounds in which nobody was summed.
+        skipped: bool[B, J], rounds in which no client was summed.
         counts: int32[B, N], rounds in whose sum each client was, over all J.
     """
 

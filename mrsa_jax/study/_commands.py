@@ -66,7 +66,7 @@ class LogSettings(Shown):
 
     part_column: Name = None
     """Name of the column with the part of the vector that a sum is of, where not all clients train
-    all coordinates: each part is judged by itself."""
+    all coordinates: each part is audited by itself."""
 
     restarts: Literal["ask", "new", "same"] = "ask"
     """A round whose rows continue after other rounds: another sum, because numbering started again,
@@ -103,7 +103,7 @@ class AuditConfig(LogSettings):
     of names or without; Parquet, NPY, NPZ, or NVFlare's server log."""
 
     format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
-    """Format of FILE; told by its content."""
+    """Format of FILE; by default recognised from its content."""
 
     layout: Literal["auto", "long", "matrix"] = "auto"
     """Rows of (round, client), or a matrix with one row per round; the header decides."""
@@ -128,7 +128,7 @@ class AuditConfig(LogSettings):
     others."""
 
     fail_below: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
-    """Exit with status 3 unless weak T of at least this is proven (2: nobody is exposed)."""
+    """Exit with status 3 unless weak T of at least this is proven (2: no client is exposed)."""
 
     definition: Literal["weak", "strong"] = "weak"
     """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
@@ -261,7 +261,7 @@ class AdviseConfig(LogSettings):
     """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
 
     schemes: tuple[str, ...] = ()
-    """Further schemes to judge, as in mrsa-jax simulate; your own (--plugin) are judged anyway."""
+    """Further schemes to compare, as in mrsa-jax simulate; your own (--plugin) always are."""
 
     rounds: Whole = 300
     """Rounds that are simulated."""

@@ -34,7 +34,7 @@ class Compiling:
         rounds, clients = config.rounds, config.population.num_clients
         _import_all(config)
         if self._is_of_use and rounds * clients <= LITTLE:
-            # somebody is exposed by the first, nobody by the second; empty rounds take no time
+            # a client is exposed by the first, nobody by the second; empty rounds take no time
             few = np.zeros((rounds, clients), np.bool_)
             few[0, : config.population.cohort_size] = few[-1, 0] = True
             self._start(privacy.first_exposure, few)

@@ -86,7 +86,7 @@ def shares_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
 
 def shares_row(found: dict[str, Any]) -> tuple[str, str, str]:
     """Return question, answer, how sure of the worst client."""
-    told = _told(found["worst"][0]) if found["worst"] else "nobody took part"
+    told = _told(found["worst"][0]) if found["worst"] else "no client took part"
     return "told apart by shares that were added", told, "guarantee, float64"
 
 
@@ -99,7 +99,7 @@ def shares_sentence(found: dict[str, Any]) -> str:
         who += f", and clients {', '.join(found['colluding'][:_MOST_TOLD])}"
         more = len(found["colluding"]) - _MOST_TOLD
         who += f" and {more} more tell theirs" if more > 0 else " telling theirs"
-    worst = "; ".join(_told(one) for one in found["worst"][:_MOST_TOLD]) or "nobody took part"
+    worst = "; ".join(_told(one) for one in found["worst"][:_MOST_TOLD]) or "no client took part"
     text = (
         f"{who}, all others' updates known (a guarantee, delta {found['delta']:g}): {worst}; the "
         f"mean: epsilon {_words(found['mean_epsilon'])}, "

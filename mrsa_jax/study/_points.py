@@ -263,7 +263,7 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
     if len(early):
         left = early["largest_rank"] - early["rank"]
         span = f"{left.min():.4g}" + (f" to {left.max():.4g}" if left.max() > left.min() else "")
-        said.append(f"In {len(early)} of these nobody is exposed yet, but nothing makes weak T "
+        said.append(f"In {len(early)} of these no client is exposed yet, but nothing makes weak T "
                     f"last: rounds left, N - rank: {span}.")  # fmt: skip
     return (*said, *_advice(results, table, names))
 

@@ -51,7 +51,7 @@ def audit_page(
     summary = data_table(
         ("Question", "Answer", "How sure"),
         [(row["question"], row["answer"], row["how_sure"]) for row in content["summary"]],
-        "What the sums give away",
+        "What the sums reveal",
     )
     answers = {row["question"]: row for row in content["summary"]}
     charts = _charts(folder / "rounds.csv", findings.get("num_clients"))
@@ -67,7 +67,7 @@ def audit_page(
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
         Section("Worst hidden updates", _hidden(findings.get("hidden_among_updates"))),
-        Section("Told apart beneath the noise", _noisy(findings.get("noise"))),
+        Section("Distinguished beneath the noise", _noisy(findings.get("noise"))),
         Section("Noise that clients add", _shares(content.get("shares"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
@@ -86,7 +86,7 @@ def _verdict(content: Mapping[str, Any]) -> str:
     exposed, total = content["findings"]["exposed"], content["findings"].get("num_clients")
     of = f" of {number(total)}" if total else ""
     told = [("bad", "exposed", f"{len(exposed)}{of} clients") if exposed
-            else ("good", "nobody exposed", "so far")]  # fmt: skip
+            else ("good", "no client exposed", "so far")]  # fmt: skip
     for name in ("gate_hidden", "gate"):
         gate = content.get(name)
         if gate is not None:

@@ -108,7 +108,7 @@ def _cell(value: Any) -> str:
 
 
 _POLICIES = {
-    "ignore": "sum whoever is left",
+    "ignore": "sum the survivors",
     "abort": "abort the round",
     "drop_block": "drop the block",
 }

@@ -42,7 +42,7 @@ DETAILS = {
         "rounds",
         "Round, from 0, that exposes the client; nan: never",
     ),
-    "skipped": ("round", "int8", "1", "Rounds in which nobody was summed"),
+    "skipped": ("round", "int8", "1", "Rounds in which no client was summed"),
     "status": (
         "round",
         "int8",

@@ -49,7 +49,7 @@ _AT_END = {
     "rank": ("int32", "1", "Rank of the participation matrix"),
     "exposed_clients": ("int32", "clients", "Clients whose update follows from the sums"),
     "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; nan: none"),
-    "skipped_rounds": ("int32", "rounds", "Rounds in which nobody was summed"),
+    "skipped_rounds": ("int32", "rounds", "Rounds in which no client was summed"),
     "fairness_gap": ("float32", "1", "F: most less least often summed, a round"),
     "aggregation_cardinality": ("float32", "clients", "C: mean number of clients in a sum"),
 }

@@ -21,7 +21,7 @@ class Row:
 
     Attributes:
         scheme: Its label.
-        strong_privacy: Strong T at the end (the smallest over trials); None if nobody took part.
+        strong_privacy: Strong T at the end (the smallest over trials); None if no client took part.
         hidden_among_worst: Size of a single sum that would hide the worst client equally well, of
             those who took part (the worst of all trials); None if nobody did, or the data set does
             not say.

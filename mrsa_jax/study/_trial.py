@@ -76,7 +76,7 @@ class History:
 
     @property
     def skipped(self) -> np.ndarray:
-        """bool[..., J]: rounds in which nobody was summed."""
+        """bool[..., J]: rounds in which no client was summed."""
         return np.asarray(~self.participation.any(-1))
 
 

@@ -219,7 +219,7 @@ def test_noise_is_told_in_words_and_kept(
     said = " ".join(capsys.readouterr().out.split())
     assert "With noise of standard deviation 1 in each sum (noise multiplier 2, clip 0.5)" in said
     assert "a guarantee of differential privacy, delta 1e-06" in said
-    assert "told apart, others Gaussian" in said
+    assert "distinguished, others Gaussian" in said
     assert main(["report", str(out)]) == 0
     page = (out / "report.html").read_text()
     assert "If all others&#x27; updates are known: a guarantee" in page
@@ -484,7 +484,7 @@ def test_a_folder_of_a_history_of_nobody(
     assert not list(out.glob("*.png"))
     assert not (out / "recipe.csv").exists()
     assert main(["report", str(out)]) == 0
-    assert "Nobody took part" in (out / "report.html").read_text()
+    assert "No client took part" in (out / "report.html").read_text()
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

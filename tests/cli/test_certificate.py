@@ -86,7 +86,7 @@ def test_a_certificate_is_written_told_of_and_checked(
     done = sceptic(path, log, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "checked: claim 4: client 'dora' is exposed" in done.stdout.splitlines()[:9], done.stdout
-    assert "not checked, no short proof: 'nobody is exposed earlier" in done.stdout
+    assert "not checked, no short proof: 'no client is exposed earlier" in done.stdout
     log.write_text(LOG + "4,carl,1\n")
     done = sceptic(path, log, folder=tmp_path)
     assert done.returncode == 1

@@ -76,7 +76,7 @@ def test_by_hand() -> None:
     gate = live.Gate(fail_below=2, fail_below_hidden=1.5)
     assert gate.state == live.GateState()
     assert gate.check([[], ["a"]])[1].reason == "weak T would be 1, below 2"
-    assert gate.add([]) == live.GateState(sums=1)  # nobody took part: nothing fails
+    assert gate.add([]) == live.GateState(sums=1)  # no client took part: nothing fails
     state = gate.add(["a", "b", "c", "d"])
     assert (state.lower, state.upper, state.strong, state.hidden) == (4, 4, 4, 4.0)
     state = gate.add(["a", "b"], ["1/3", Fraction(1, 3)])

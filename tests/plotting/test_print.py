@@ -292,7 +292,7 @@ def test_nobody_is_written_where_all_is_zero_and_nowhere_else(
         plotting.plot_audit_exposure(zero, num_clients=5),
         plotting.plot_points(none, "exposed_clients", x="dropout_rate"),
     ):
-        assert "nobody is exposed" in [one.get_text() for one in ax.texts]
+        assert "no client is exposed" in [one.get_text() for one in ax.texts]
         plt.close(ax.figure)
 
 

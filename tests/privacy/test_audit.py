@@ -104,7 +104,7 @@ def test_nobody_took_part() -> None:
     assert (found.exposed, found.hidden, found.recipe) == ((), None, None)
     assert found.empty_rounds == 4
     assert found.sentences() == [
-        "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
+        "No client took part in any round: nothing is learnt; weak and strong T are undefined."
     ]
     assert found.to_dict()["weak_privacy"]["lower"] is None
     for definition in ("weak", "strong"):

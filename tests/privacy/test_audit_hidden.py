@@ -123,7 +123,7 @@ def test_the_gate_on_both_sides_of_its_bar() -> None:
     assert exposed.gate(1, "hidden").passed
     assert exposed.gate(1.5, "hidden").reason == "client 2 is hidden among 1, below 1.5"
     nobody = audit(np.zeros((2, 3), bool), effort=0).gate(1, "hidden")
-    assert (nobody.passed, "nobody took part" in nobody.reason) == (False, True)
+    assert (nobody.passed, "no client took part" in nobody.reason) == (False, True)
 
 
 def test_hardly_hidden_never_reads_as_exposed() -> None:
@@ -203,4 +203,4 @@ def test_noise_with_gaussian_others_is_the_separation_of_the_best_test() -> None
     assert f"the mean of all clients: epsilon {every.mean():.3g}." in said
     assert len(content["others_gaussian"]) == len(content["others_known"]) == 5
     assert privacy.audit(P, effort=0).noisy is None
-    assert audit(P * 0, effort=0, noise_multiplier=1, clip=1).noisy is None  # nobody took part
+    assert audit(P * 0, effort=0, noise_multiplier=1, clip=1).noisy is None  # no client took part

@@ -64,7 +64,7 @@ def test_numbers_are_names_too() -> None:
     alone = audit([[1, 1]], coalition=[0])
     assert alone.exposed == ((1, 0),)
     nobody = audit([[1, 0]], coalition=[0])
-    assert "Nobody took part" in nobody.sentences()[1]
+    assert "No client took part" in nobody.sentences()[1]
 
 
 def test_it_comes_last_and_can_be_left_out() -> None:

@@ -22,7 +22,7 @@ from mrsa_watch import mrsa_check
 
 # All that may have no short proof where searches are small.
 UNPROVEN = (
-    "nobody is exposed earlier, by the round that the audit names",
+    "no client is exposed earlier, by the round that the audit names",
     "no client is hidden among more than the audit says: floats",
     "fewer than",  # others do not expose somebody
     "a plain sum that follows is over at least",

@@ -179,7 +179,7 @@ def test_primes_that_prove_nothing_say_so(monkeypatch):
 
 def test_sentences():
     found = client_privacy([[1, 1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1, 0]])
-    assert found.sentence(5) == "5 is exposed: nobody need join the server"
+    assert found.sentence(5) == "5 is exposed: no client need join the server"
     assert found.sentence(0) == "0 is exposed if these four join the server: 1, 2, 3, 4"
     assert found.sentence(6, "abcdefg") == "g is in no sum that is left to learn from"
     assert str(found) == found.sentence(5)
@@ -188,7 +188,7 @@ def test_sentences():
         "0 is exposed if this client joins the server: 1\n"
         "1 is exposed if this client joins the server: 0"
     )
-    assert str(client_privacy([[0, 0]])) == "nobody is in a sum"
+    assert str(client_privacy([[0, 0]])) == "no client is in a sum"
     open_ones = _clients.ClientPrivacy(
         np.array([3]), np.array([6]), np.array([False]), ((0, 1, 2, 3, 4, 5),), ((1,),), None
     )

@@ -132,7 +132,7 @@ def test_members_who_never_took_part_change_nothing():
     wide = np.pad(P, ((0, 0), (0, 2)))
     for coalition in ([4], [4, 5]):
         assert weak_privacy(wide, coalition=coalition) == weak_privacy(wide)
-    alone = weak_privacy([[1, 1, 0]], coalition=[0, 1])  # nobody took part but members
+    alone = weak_privacy([[1, 1, 0]], coalition=[0, 1])  # no client took part but members
     assert (alone.lower, alone.rank, alone.exposed) == (None, 0, ())
     assert strong_privacy([[1, 1, 0]], coalition=[0, 1]) is None
 

@@ -41,7 +41,7 @@ WITHOUT = {
     [("separated", "markov"), *(("batch_partitioning", model) for model in AVAILABILITY)],
 )
 def test_blocks_keep_the_target(name: str, model: str) -> None:
-    """Whatever the availability: columns are equal within blocks, and nobody is exposed."""
+    """Whatever the availability: columns are equal within blocks, and no client is exposed."""
     history = rollout_trials(1, WITH_BLOCKS[name](), AVAILABILITY[model](), ROUNDS, 2)
     assert history.any(axis=(1, 2)).all()
     for trial in np.asarray(history):

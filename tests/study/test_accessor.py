@@ -319,7 +319,7 @@ def test_seeds_are_pooled_and_no_setting_that_only_starts_is_advised() -> None:
     assert _seeds().mrsa.sentences() == (
         "All 18 points are done.",
         "In 15 of them the server can solve for no client's own update.",
-        "In 3 of these nobody is exposed yet, but nothing makes weak T last: rounds left, "
+        "In 3 of these no client is exposed yet, but nothing makes weak T last: rounds left, "
         "N - rank: 4 to 6.",
         "At rate 0.1, the largest T that keeps 90 % of K is 3: kind Multi-RoundSecAgg (T=3) "
         "(strong T = 3, C = 7 of K = 7, over 3 seeds).",

@@ -111,7 +111,7 @@ def test_one_scheme_is_compared_with_nothing(results: xr.Dataset) -> None:
 
 
 def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> None:
-    """A study that stops early: nobody is exposed, and Random sums the most and trains best."""
+    """A study that stops early: no client is exposed, and Random sums the most and trains best."""
     early = results.assign(
         exposed_clients=xr.zeros_like(results["exposed_clients"]),
         first_exposure=xr.full_like(results["first_exposure"], np.nan),

@@ -115,7 +115,7 @@ def _command(
 
 def _bars(add: Callable[..., Any]) -> None:
     add("--fail-below", type=int, metavar="T",
-        help="weak T that must be known (2: nobody is exposed)")  # fmt: skip
+        help="weak T that must be known (2: no client is exposed)")  # fmt: skip
     add("--fail-below-hidden", type=float, metavar="CLIENTS",
         help="among how many each client must be hidden")  # fmt: skip
 

@@ -41,7 +41,7 @@ class GateState:
         rank: Sums that are no combinations of earlier ones.
         exposed: Clients whose own update is a combination of the sums, in the order in which they
             came to be.
-        strong: Strong T; None while nobody took part, as the figures below.
+        strong: Strong T; None while no client took part, as the figures below.
         lower: No combination of the sums involves fewer clients (weak T).
         upper: Some combination involves so many.
         hidden: As in one sum of how many the worst hidden client is; None also where it is not
@@ -100,7 +100,7 @@ class Gate:
 
     Args:
         fail_below: Weak T that must be known of the history, an integer of at least 1; 2 means that
-            nobody is exposed. None asks nothing.
+            no client is exposed. None asks nothing.
         fail_below_hidden: As in one sum of how many each client must be hidden, noise not counted;
             to nine digits. None asks nothing.
         effort: What may be spent on weak T each time that cheap bounds leave `fail_below` open
@@ -110,7 +110,7 @@ class Gate:
     Raises:
         ConfigurationError: If a bar or the effort is no such number.
 
-    Edge cases: while nobody took part nothing fails. A sum that is a combination of earlier ones
+    Edge cases: while no client took part nothing fails. A sum that is a combination of earlier ones
     changes nothing. Clients may be new at any time.
 
     Examples:

@@ -31,7 +31,7 @@ class Judged:
 
     Attributes:
         history: The sums.
-        figures: What they leak; None while nobody took part.
+        figures: What they leak; None while no client took part.
         name: Of the part of the vector; None for whole updates.
     """
 

@@ -28,7 +28,7 @@ class Preflight:
         trials: Histories that were simulated.
         learnt: Mean number of sums in them.
         exposed: Mean number of clients whose update follows from the sums of a history.
-        first_exposure: Median over histories of the first round after which somebody is exposed;
+        first_exposure: Median over histories of the first round after which a client is exposed;
             None where that is never so in half of them.
         weak_lower, weak_upper: Weak T of the worst history lies between; None without a sum.
         hidden: Among how many the worst client of the worst history is hidden; None where a

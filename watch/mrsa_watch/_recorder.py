@@ -320,7 +320,7 @@ class Recorder:
             clip: Largest norm of an update.
             part: A name for the coordinates that the sum is of, where not all clients train them
                 (LoRA ranks, submodels), and `clients` are those who do; None for a sum of whole
-                updates, which every client in it trains. Each part is judged by itself.
+                updates, which every client in it trains. Each part is audited by itself.
 
         Raises:
             ConfigurationError: If the line would break a rule of the format, or contradict an

@@ -551,7 +551,7 @@ class Checker:
         need(value == least, f"it is {least}")
         self.note("strong T", least or 0, least or math.inf)
         self.note("weak T", least or 0)
-        return f"strong T is {least or 'undefined: nobody took part'}"
+        return f"strong T is {least or 'undefined: no client took part'}"
 
     def check_rank(self, claim: Any) -> str:
         """Check a minor, and that there is no room for a larger one."""

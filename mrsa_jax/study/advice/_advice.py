@@ -188,14 +188,14 @@ def instead(setting: Setting, options: Sequence[Option], chosen: Option) -> list
     if stricter:
         nearest = min(stricter, key=lambda one: one.hidden_worst)
         said.append(
-            f"Stricter: {nearest.scheme} hides everybody among "
+            f"Stricter: {nearest.scheme} hides every client among "
             f"{hidden_words(nearest.hidden_worst)}, with {_sum(nearest)}."
         )
     plain = next((one for one in options if one.weak_lower == 1 and one.played), None)
     if plain is not None and plain.played is not None and plain.played.hidden_worst is not None:
         worst, exposed = plain.played.hidden_worst, plain.played.exposed_clients
         leak = f"{exposed:.4g} of {plain.num_clients} clients are exposed" if exposed else (
-            f"nobody is exposed yet, and the worst client hidden among {hidden_words(worst)}"
+            f"no client is exposed yet, and the worst client hidden among {hidden_words(worst)}"
         )  # fmt: skip
         said.append(
             f"Without it ({plain.label}): {_sum(plain)}, and after {setting.rounds} rounds {leak}."
@@ -219,8 +219,8 @@ def losses(setting: Setting, policies: Sequence[Option], loss_rate: float) -> st
             f"among {hidden})"
         )
     return (
-        f"{given} lost inside rounds, summing whoever is left splits blocks and keeps no T{left}, "
-        f"with {_sum(by['ignore'])}; dropping the block of whoever is lost keeps T = "
+        f"{given} lost inside rounds, summing the survivors splits blocks and keeps no T{left}, "
+        f"with {_sum(by['ignore'])}; dropping the block of a lost client keeps T = "
         f"{by['drop_block'].weak_lower}, with {number(by['drop_block'].cardinality)}; aborting the "
         f"round keeps it too, with {number(by['abort'].cardinality)}."
     )
@@ -317,7 +317,7 @@ class Advice:
     @property
     def policy_table(self) -> list[tuple[str, ...]]:
         """A row for each policy."""
-        names = {"ignore": "sum whoever is left", "abort": "abort the round",
+        names = {"ignore": "sum the survivors", "abort": "abort the round",
                  "drop_block": "drop the block"}  # fmt: skip
         return [(names[one.policy], *self._cells(one)[1:-1]) for one in self.policies]
 

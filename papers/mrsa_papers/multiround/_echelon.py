@@ -29,7 +29,7 @@ def echelon_estimate(P: Any) -> Int32[np.ndarray, " rounds"]:
         P: Participation matrix, bools or integer weights, `[rounds, clients]`.
 
     Returns:
-        int32[J]: entry j after rows 0..j; -1 while nobody took part.
+        int32[J]: entry j after rows 0..j; -1 while no client took part.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty

@@ -30,7 +30,7 @@ class Bounded:
 
     Attributes:
         history: bool[B, J, N].
-        lower: int32[B, J], -1 while nobody took part.
+        lower: int32[B, J], -1 while no client took part.
         upper: int32[B, J].
     """
 
@@ -110,7 +110,7 @@ def privacy_over_rounds(context: Context) -> Found:
 
 
 def _means(values: np.ndarray) -> list[float]:
-    """Return the mean over trials after each round, those left out in which nobody took part."""
+    """Return the mean over trials after each round, those left out in which no client took part."""
     part = values > 0
     sums = np.where(part, values, 0).sum(axis=0)
     counts = part.sum(axis=0)

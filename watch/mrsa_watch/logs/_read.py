@@ -55,8 +55,8 @@ def read_log(
     A table has one of two layouts. *Long*: a row for each client in each sum, under a header that
     names a round and a client column (usual names such as `server_round` or `cid` are known;
     others are named by the caller). Rounds and clients may be numbers or any text, with gaps; a
-    round in which nobody took part cannot be written and is not missed. *Matrix*: 0 and 1, a line
-    for each round and a field for each client, without a header.
+    round in which no client took part cannot be written and is not missed. *Matrix*: 0 and 1, a
+    line for each round and a field for each client, without a header.
 
     A column that is not used is passed over where it cannot turn the verdict: where it is the same
     in all rows of each sum, or is known to vary freely (times, hosts, metrics, other names of the
