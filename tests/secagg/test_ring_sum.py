@@ -183,9 +183,9 @@ def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
     seeds = derive_seeds(key_material(2), np.arange(3), 3)
     inputs = inputs_for(plan, n=3, d=151)
     try:
-        padded = pad_inputs(seeds, inputs, plan, 3)
+        padded, sums = padded_and_sum(seeds, inputs, plan, 3)
         assert np.array_equal(padded, expected_padded(seeds, inputs, plan, 3, [True] * 3))
-        for total, block in zip(ring_sum(seeds, inputs, plan, 3).totals, plan, strict=True):
+        for total, block in zip(sums.totals, plan, strict=True):
             assert total.tolist() == plain(inputs, block, [True] * 3)
     finally:
         jax.clear_caches()
@@ -226,10 +226,9 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
         shares = rng.random(5) < 0.8
         sends = shares & (rng.random(5) < 0.7)
         survivors = np.stack([np.ones(5, bool), shares, shares, sends, sends])
-        got = pad_inputs(seeds, inputs, plan, round_index, survivors=survivors)
+        got, sums = padded_and_sum(seeds, inputs, plan, round_index, survivors=survivors)
         expected = expected_padded(seeds, inputs, plan, round_index, sends, shares)
         assert np.array_equal(got, expected)
-        sums = ring_sum(seeds, inputs, plan, round_index, survivors=survivors)
         for block, total in zip(plan, sums.totals, strict=True):
             if sum(sends[i] for i in block.members) >= 2:
                 assert total.tolist() == plain(inputs, block, sends)
@@ -241,14 +240,14 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
 def test_a_slot_named_as_its_own_neighbour_makes_no_pad(form):
     """As inside a program of rounds, where the number of edges is no shape."""
     plan, inputs = PLANS["mixed"], inputs_for(PLANS["mixed"])
-    filled = np.concatenate([GRAPH, np.repeat([[0, 0], [3, 3]], 2, axis=0)])
+    filled = np.concatenate([GRAPH, [[0, 0], [3, 3], [0, 0]]])  # eight: programs are those of five
     pair, own = (derive_seeds(key_material(3), np.asarray(IDS), 1, e) for e in (GRAPH, filled))
     with mj.use_form(form):
-        padded = pad_inputs(own, inputs, plan, 1)
-        assert np.array_equal(padded, pad_inputs(pair, inputs, plan, 1))
-        for one, other in zip(
-            *(ring_sum(s, inputs, plan, 1).totals for s in (pair, own)), strict=True
-        ):
+        (padded, sums), (expected, sums_of_pair) = (
+            padded_and_sum(each, inputs, plan, 1) for each in (own, pair)
+        )
+        assert np.array_equal(padded, expected)
+        for one, other in zip(sums.totals, sums_of_pair.totals, strict=True):
             assert np.array_equal(one, other)
 
 
