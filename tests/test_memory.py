@@ -126,6 +126,9 @@ def test_need_grows_with_clients_and_not_with_pairs_of_them() -> None:
     assert needed(10**5) < 2**30
     assert needed(10**6) <= 10 * needed(10**5)
     assert needed(10**5, rounds=40) <= 2 * needed(10**5)
+    # of very large histories a few bytes an entry, not the 96 of those that are looked at at once
+    large = [needed(10**6, rounds=rounds) - needed(10**6, 200) for rounds in (300, 1000)]
+    assert large[1] == pytest.approx(8 * large[0], rel=0.01)
 
 
 @pytest.mark.slow
