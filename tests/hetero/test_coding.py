@@ -204,13 +204,15 @@ def test_unbiased_with_the_variance_of_theorem_2():
 
 def test_coding_and_decoding_inside_a_users_program():
     updates, key = jnp.asarray(np.stack([updates_of(seed=s) for s in (0, 1)])), jax.random.key(3)
-    codes, clipped = jax.jit(jax.vmap(lambda own: encode(key, own, _layout(), RANGE)))(updates)
+    coded = jax.jit(jax.vmap(lambda own: encode(key, own, _layout(), RANGE)))(updates)
+    codes, clipped = jax.device_get(coded)
     totals = [
-        codes[:, list(block.members), block.start : block.stop].sum(axis=1, dtype=jnp.uint32)
+        codes[:, list(block.members), block.start : block.stop].sum(axis=1, dtype=np.uint32)
         for block in _layout().blocks
     ]
     counts = jnp.asarray([len(block.members) for block in _layout().blocks])
-    means = jax.vmap(lambda own: decode(own, counts, _layout(), RANGE, weighted_mean()))(totals)
+    decoded = jax.vmap(lambda own: decode(own, counts, _layout(), RANGE, weighted_mean()))
+    means = jax.jit(decoded)(totals)
     for r in range(2):
         one = encode(key, updates[r], _layout(), RANGE)
         assert np.array_equal(codes[r], one[0])
