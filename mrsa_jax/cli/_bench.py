@@ -163,7 +163,7 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
     rule = "needs a checkout of the project: here use --out FILE"
     require(not config.record or _RECORDS.is_dir(), "record", rule)
     for name in ("quick", "peers", "record"):
-        rule = "must not be set with sizes of your own"
+        rule = "must not be set with your own sizes"
         require(not (has_sizes and getattr(config, name)), name, rule)
     rule = "must be used together with your own sizes, such as --n 100 500"
     require(has_sizes or not config.dry_run, "dry_run", rule)

@@ -391,7 +391,7 @@ _METHODS: Mapping[Method, Callable[[_Plan, np.ndarray], _Found]] = {
 
 
 _SEEN = "the server sees who takes part, so that sampling hides nothing from it"
-_VARY = "where sums differ in their noise or are lost (`planned`, `steps`, `mechanism`)"
+_VARY = "if sums differ in their noise or are lost (`planned`, `steps`, `mechanism`)"
 _VARIES = (
     "where each client adds its share of the noise, or leaves inside a round (`planned`, `steps`, "
     "`mechanism`), noise and missing sums tell how many took part, and so who did; omit `method`"

@@ -127,8 +127,8 @@ def sweep(
 
     Returns:
         Data set with an axis for each line of the grid, and `done` for each point. A result with
-        the name of an axis ends in `_found`. Of a dry run a dictionary, as `mrsa-jax sweep
-        --dry-run --json` prints it: points, those that are `there` and `new`, what `changed`,
+        the name of an axis ends in `_found`. Of a dry run a dictionary, as `mrsa-jax sweep` prints
+        it with `--dry-run --json`: points, those that are `there` and `new`, what `changed`,
         `unread` axes, `seconds`, `files`, bytes.
 
     Raises:
