@@ -210,7 +210,7 @@ def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> No
     ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
     assert len(ticks) >= 2
     assert all(tick >= 0 and tick == round(tick) for tick in ticks)
-    assert ("nobody" in " ".join(text.get_text() for text in ax.texts)) == (most == 0)
+    assert ("no client is exposed" in " ".join(text.get_text() for text in ax.texts)) == (most == 0)
     assert ax.get_title(loc="left") + ax.get_title() == ""
     assert ("Lines: means of 4 trials; bands" in str(ax.get_label())) == (trials is not None)
     plt.close("all")

@@ -293,7 +293,7 @@ def test_client_refuses_lists_below_its_threshold(threshold):
     """Of shares before it sends its input, and of survivors before it unmasks."""
     clients, server = parties(threshold=threshold)
     shares = ShareList.from_bytes(play(clients, server, 2)[0])
-    refusal = rf"told that {threshold - 1} of it .* fewer than its threshold of {threshold}"
+    refusal = rf"learns that {threshold - 1} of it .* fewer than its threshold of {threshold}"
     few, enough = (
         dataclasses.replace(shares, ciphertexts=shares.ciphertexts[:others]).to_bytes()
         for others in (threshold - 2, threshold - 1)
