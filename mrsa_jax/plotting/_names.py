@@ -121,7 +121,7 @@ def legend_of_widths(ax: Axes, meanings: Sequence[tuple[str, dict[str, Any]]]) -
                  columnspacing=1.0)  # fmt: skip
     ax.add_artist(key).set_clip_on(False)
     if figure.get_gid() == OWN:  # room for the rows
-        rows = -(-len(names) // columns)
+        rows = -(-len(names) // columns) + is_taken  # and that below the axis' own words
         figure.set_figheight(figure.get_figheight() + rows * _font_size() * 1.5 / 72)
 
 

@@ -499,7 +499,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib.Path) -> None:
     online = mj.availability.independent(0.1)
-    history = mj.selection.rollout(1, mj.selection.uniform(60, 10), online, 45)
+    history = mj.selection.rollout(1, mj.selection.uniform(120, 12), online, 90)
     np.save(tmp_path / "log.npy", np.asarray(history))
     words = ["audit", str(tmp_path / "log.npy"), "--effort", "50"]
     process = subprocess.Popen(

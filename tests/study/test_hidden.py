@@ -165,7 +165,7 @@ def test_a_study_s_data_set_table_and_sentences() -> None:
     for name in ("hidden_among_worst", "hidden_among_median"):
         assert results[name].dims == ("scheme", "trial", "round")
         assert results[name].attrs["units"] == "clients"
-        assert "hidden" in results[name].attrs["description"]
+        assert "hide" in results[name].attrs["description"]
     online = mj.availability.independent(0.3)
     for label, selector in (
         ("Random", mj.selection.uniform(12, 4)),

@@ -1,0 +1,104 @@
+"""A sweep from Python: from a study as it is written to its data set."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from mrsa_jax.study._progress import Progress, checked_progress
+from mrsa_jax.study._runner import Machine
+from mrsa_jax.study.sweeps._axes import Sweep, load_sweep, sweep_of
+from mrsa_jax.study.sweeps._engine import run_sweep
+from mrsa_jax.study.sweeps._hosts import run_on_workers
+from mrsa_jax.study.sweeps._plan import plan_sweep
+from mrsa_jax.study.sweeps._store import check_sweep_output
+from mrsa_watch._base.errors import check_count, require
+
+
+def sweep(
+    study: str | pathlib.Path | Mapping[str, Any],
+    *,
+    out: str | pathlib.Path | None = None,
+    overwrite: bool = False,
+    reuse: str | pathlib.Path | None = None,
+    memory_bytes: int | None = None,
+    devices: int | None = None,
+    workers: int | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Any:
+    """Compute a grid of settings into one store, or what is missing of it, and open the store.
+
+    Use it for any comparison of more than a few settings: equal points are computed once, those
+    that differ in numbers alone are compiled once, and a kill loses the points in flight only. The
+    same folder with a larger grid, or more trials, computes what is new; a point whose plugin or
+    files have changed since is computed anew.
+
+    Args:
+        study: A TOML file, or what one holds: settings of `simulate` or `train` (named by
+            `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
+        out: Folder of the store; as the study says, or `results/sweep`, if left out.
+        overwrite: Replace another study there, or start this one anew.
+        reuse: Folder of another sweep: points that it has are taken from there.
+        memory_bytes: Bound on the memory of the points that are computed at once.
+        devices: Devices that a point's trials, or clients, are dealt out to.
+        workers: Compute in so many processes of this machine, by dask.
+        dry_run: Only check every cell and say what the sweep comes to.
+        progress: Receives how many points are done.
+
+    Returns:
+        Data set with an axis for each line of the grid, and `done` for each point. A result with
+        the name of an axis ends in `_found`. Of a dry run a dictionary, as `mrsa-jax sweep` prints
+        it with `--dry-run --json`: points, those that are `there` and `new`, what `changed`,
+        `unread` axes, `seconds`, `files`, bytes.
+
+    Raises:
+        ConfigurationError: By the path of the field that breaks a rule, or with the cells that
+            make no sense; nothing is run then.
+        OutputExistsError: If the folder holds something else, or a sweep with points that this one
+            has not.
+        StoreError: If it cannot be written.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> import tempfile
+        >>> grid = {"scheme": ["uniform", "batch_partitioning"], "privacy_target": [2, 3]}
+        >>> small = {"num_clients": 12, "cohort_size": 6}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = mj.study.sweep(
+        ...         {"rounds": 9, "trials": 2, "population": small, "grid": grid}, out=folder
+        ...     ).load()
+        >>> found["strong_privacy"].sel(scheme="Multi-RoundSecAgg").min("trial").values.tolist()
+        [2.0, 3.0]
+    """
+    is_file = isinstance(study, str | os.PathLike)
+    rule = "must be a TOML file's path, or a mapping of what one holds"
+    require(is_file or isinstance(study, Mapping), "study", rule, study)
+    for name, path in (("out", out), ("reuse", reuse)):
+        is_path = path is None or isinstance(path, str | os.PathLike)
+        require(is_path, name, "must be the path of a folder", path)
+    for name, flag in (("overwrite", overwrite), ("dry_run", dry_run)):
+        require(isinstance(flag, bool), name, "must be True or False", flag)
+    numbers = {"memory_bytes": memory_bytes, "devices": devices, "workers": workers}
+    for name, value in numbers.items():
+        if value is not None:
+            check_count(value, name, "must be a positive integer or None")
+    progress = checked_progress(progress)
+    read: Any = load_sweep if is_file else sweep_of
+    asked: Sweep = read(study)
+    asked = dataclasses.replace(
+        asked,
+        out=asked.out if out is None else pathlib.Path(out),
+        overwrite=overwrite or asked.overwrite,
+        reuse=None if reuse is None else pathlib.Path(reuse),
+    )
+    check_sweep_output(asked)
+    plan = plan_sweep(asked, Machine(memory_bytes, devices))
+    if dry_run:
+        return plan.content()
+    if workers is None:
+        return run_sweep(plan, progress)
+    return run_on_workers(plan, progress, workers=workers)
