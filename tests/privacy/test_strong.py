@@ -74,6 +74,9 @@ def test_known_histories(history, expected):
     assert last == (-1 if expected is None else expected)
 
 
+TRACED = jax.jit(strong_privacy_trajectory)  # the program that accelerators run
+
+
 @hypothesis.given(st.integers(0, 2**32 - 1), st.booleans())
 def test_trajectory_equals_the_definition(seed, weighted):
     rng = np.random.default_rng(seed)
@@ -84,6 +87,7 @@ def test_trajectory_equals_the_definition(seed, weighted):
         history *= rng.integers(-2, 3, (6, 1))
     expected = [definition(history[: j + 1]) or -1 for j in range(6)]
     assert strong_privacy_trajectory(history).tolist() == expected
+    assert TRACED(history).tolist() == expected
     assert [strong_privacy(history[: j + 1]) or -1 for j in range(6)] == expected
 
 
