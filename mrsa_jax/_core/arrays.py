@@ -11,6 +11,7 @@ them with a sentence.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -336,12 +337,13 @@ def quick_for_little(
 
 @functools.cache
 def _quick_options() -> dict[str, Any]:
-    """Return the options, none where this version of XLA has not all of them."""
-    try:
-        jax.jit(lambda: 0, compiler_options=QUICK)()
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return QUICK
+    """Return the options that this version of XLA has."""
+    found = {}
+    for name, own in QUICK.items():
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.jit(lambda: 0, compiler_options={name: own})()
+            found[name] = own
+    return found
 
 
 def needs_values(
