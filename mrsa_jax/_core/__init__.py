@@ -15,9 +15,8 @@
 - `kernels`: How a kernel for NVIDIA GPUs is launched (Pallas, through Triton).
 - `memory`: What memory is left, and when work is refused for want of it.
 - `packaged`: Files that this package holds; `data/files/README.md` says whose they are.
-- `plugins`: A user's files and modules that register schemes and attacks.
 - `prime`: Arithmetic modulo a 31-bit prime on uint32 arrays; integers of any size modulo a prime.
-- `registry`: Members of a family by name: schemes, graphs and availability models.
+- `registry`: Members of a family by name, and a user's files and modules that register them.
 - `round_rules`: What the server learns from one round of the protocol: rules as values.
 - `sealed`: Arrays in one .npz with a digest of it at its end.
 - `selector`: What every selection scheme offers, and the state that it keeps.

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import tyro
 
 from mrsa_jax._core.papers import from_papers
-from mrsa_jax._core.plugins import load_plugins
+from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
-from mrsa_jax.cli._audit import run_advise, run_audit
+from mrsa_jax.cli._audit import WatchConfig, run_advise, run_audit, run_watch
 from mrsa_jax.cli._bench import BenchConfig, run_bench
 from mrsa_jax.cli._console import Bars, error_console, escape, outlets, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data
@@ -30,7 +30,6 @@ from mrsa_jax.cli._run import INTERRUPTED, union_of
 from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
-from mrsa_jax.cli._watch import WatchConfig, run_watch
 from mrsa_jax.study import KINDS, TrainConfig, load_config
 from mrsa_watch._base.errors import (
     ConfigurationError,

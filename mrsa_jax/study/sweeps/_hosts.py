@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from mrsa_jax._core.plugins import load_plugins, loaded_plugins
+from mrsa_jax._core.registry import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study.sweeps._engine import Count, compute, computed

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax._core.plugins import load_plugins
+from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.selection.registry import ROWS
 from mrsa_jax.study import _run_folder, sweeps
 from mrsa_jax.study._records import Index
@@ -311,7 +311,7 @@ def test_a_worker_with_another_plugin_is_refused(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """A worker that lives on has loaded the text of before; a file that it reads differs."""
-    from mrsa_jax._core.plugins import loaded_plugins
+    from mrsa_jax._core.registry import loaded_plugins
 
     loaded(plugin, OTHER)
     plan, plugins = planned(tmp_path / "out"), loaded_plugins()
