@@ -381,7 +381,7 @@ def privacy_rows() -> dict[str, Row]:
         "collusion_risk": _not(VALUE, lambda p: privacy.collusion_risk(0, p, 0.25, 10), P),
         "distinguishability": _not(VALUE, privacy.distinguishability, P),
         "first_exposure": _of(privacy.first_exposure, P),
-        "information": _not(VALUE, lambda p: privacy.information(p, 0.5), P),
+        "information": _of(lambda own: privacy.information(P[0], own, 1.0, own), CHANCES),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
         "hidden_among": _of(privacy.hidden_among, P),
         "hidden_among_mates": _not(VALUE, lambda p: privacy.hidden_among_mates(p, memory=0.5), P),
@@ -427,7 +427,7 @@ def secagg_rows() -> dict[str, Row]:
 
     chances = {
         name: _not(VALUE, lambda p, q, f=name: bound(f)(N, p, q), CHANCES, CHANCES)
-        for name in ("log_disconnection_probability", "isolation_bound", "privacy_bound")
+        for name in ("log_disconnection_probability", "isolation_bound")
     } | {
         name: _not(
             VALUE,
@@ -436,13 +436,13 @@ def secagg_rows() -> dict[str, Row]:
             CHANCES,
             LIMITS[:, 0],
         )
-        for name in (
-            "exact_reliability_union_bound",
-            "reliability_bound",
-            "log_reliability_first_moment",
-        )
+        for name in ("exact_reliability_union_bound", "log_reliability_first_moment")
     }
     return chances | {
+        "privacy_bound": _of(lambda p, q: secagg.privacy_bound(N, p, q), CHANCES, CHANCES),
+        "reliability_bound": _of(
+            lambda p, q, t: secagg.reliability_bound(N, p, q, t), CHANCES, CHANCES, LIMITS[:, 0]
+        ),
         "RingAverage.aggregate": _of(
             one_round, _both(average), keys, _floats(N, D), SURVIVORS[:, 3]
         ),

@@ -16,11 +16,13 @@ import itertools
 import math
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Array, Float64
 
-from mrsa_jax._core.arrays import needs_values
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import host_array, needs_values, on_device
+from mrsa_jax._core.device import at_once, is_traced
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._covariances import (
     as_floats,
@@ -41,10 +43,9 @@ _LEAST_RATIO = 1e-13
 _MANY_BITS = 8.0  # from here on differences from 1 lose digits: these are computed anew
 
 
-@needs_values
 def information(
     P: Any, memory: Any = 1.0, spread: Any = 1.0, noise: Any = 0.0, *, coalition: Any = ()
-) -> Float64[np.ndarray, "... clients"]:
+) -> Any:
     """Return the bits per coordinate that sums reveal of each client's whole history.
 
     Use it together with `hidden_among`, which is of one update. Where updates drift, total bits
@@ -79,7 +80,9 @@ def information(
         coalition: Clients who tell the server their updates; their columns are left out.
 
     Returns:
-        float64 `[..., clients]`; 0 for a client in no sum, nan for members of the coalition.
+        float64 `[..., clients]`; 0 for a client in no sum, nan for members of the coalition. Where
+        memory, spread or noise are traced, a traced array of JAX's float type, which can be
+        differentiated: P is known and noise positive, as nobody can look for infinite bits.
 
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong size, or R is singular
@@ -109,6 +112,16 @@ def information(
     Source:
         R = 1 without noise: Elkordy et al. 2023 (PETS). The rest is this package's.
     """
+    if is_traced(memory, spread, noise):
+        return _traced(host_array(P, "P"), memory, spread, noise, coalition)
+    return _of_values(P, memory, spread, noise, coalition)
+
+
+@needs_values
+def _of_values(
+    P: Any, memory: Any, spread: Any, noise: Any, coalition: Any
+) -> Float64[np.ndarray, "... clients"]:
+    """Return `information` of what is known."""
     rows = np.asarray(without(P, coalition))
     rounds, clients = rows.shape[-2:]
     members = list(check_coalition(coalition, clients))
@@ -122,6 +135,33 @@ def information(
     found = _bits(stacked, kernel, own_spread, own_noise).reshape(*rows.shape[:-2], clients)
     found[..., members] = np.nan
     return found
+
+
+def _traced(P: np.ndarray, memory: Any, spread: Any, noise: Any, coalition: Any) -> Array:
+    """Return the bits in a program, by `_by_own_rounds`' determinant of each client in turn."""
+    with jax.ensure_compile_time_eval():
+        rows = np.asarray(without(P, coalition))
+    rounds, clients = rows.shape[-2:]
+    is_zero = not is_traced(noise) and not np.all(np.asarray(noise))
+    rule = "must be positive where `memory`, `spread` or `noise` are traced"
+    require(not is_zero, "noise", rule, noise)
+    memory, spread, noise = (jnp.asarray(own, float) for own in (memory, spread, noise))
+    lags = on_device(np.abs(np.arange(rounds)[:, None] - np.arange(rounds)), memory.dtype)
+    kernel = memory if memory.ndim else jnp.power(memory, lags)
+    covariance = noise if noise.ndim == 2 else jnp.diag(jnp.broadcast_to(noise, rounds))
+
+    def of_history(own: Array) -> Array:
+        inverse = jnp.linalg.inv(own @ own.T * kernel + covariance / spread**2)
+
+        def of_client(column: Array) -> Array:
+            known = jnp.outer(column, column) * kernel @ inverse
+            return -jnp.linalg.slogdet(jnp.eye(rounds) - known)[1] / math.log(4.0)
+
+        return jax.lax.map(of_client, own.T)
+
+    stacked = on_device(rows.reshape(-1, rounds, clients), memory.dtype)
+    found = jax.lax.map(of_history, stacked).reshape(*rows.shape[:-2], clients)
+    return found.at[..., list(check_coalition(coalition, clients))].set(jnp.nan)
 
 
 def _bits(

@@ -6,6 +6,7 @@ import fractions
 import itertools
 import math
 
+import jax
 import numpy as np
 import pytest
 
@@ -301,3 +302,24 @@ def test_near_one_the_longer_way_keeps_the_digits():
     right = _by_definition(history, _process(rho, 8), _diagonal([0] * 8))
     assert right.max() > 8
     assert information(history, float(rho)) == pytest.approx(right, abs=1e-7)
+
+
+def test_in_a_program_it_is_the_same_and_has_its_slopes():
+    histories = np.random.default_rng(0).random((2, 7, 6)) < 0.5
+
+    def found(memory, spread, noise):
+        return mj.privacy.information(histories, memory, spread, noise, coalition=[5])
+
+    at = (0.6, 1.3, 0.2)
+    with jax.enable_x64(True):
+        traced = jax.jit(found)
+        np.testing.assert_allclose(traced(*at), found(*at), rtol=1e-12)
+        np.testing.assert_allclose(traced(1.0, 1.0, 0.01), found(1.0, 1.0, 0.01), rtol=1e-9)
+        for place, own in enumerate(jax.jit(jax.jacobian(found, (0, 1, 2)))(*at)):
+            step = np.eye(3)[place] * 1e-6
+            slope = (found(*(at + step)) - found(*(at - step))) / 2e-6
+            np.testing.assert_allclose(own[..., :5], slope[..., :5], rtol=1e-6, atol=1e-8)
+    with pytest.raises(mj.ConfigurationError, match="`noise` must be positive where"):
+        jax.jit(lambda memory: mj.privacy.information(histories, memory))(0.5)
+    with pytest.raises(mj.ConfigurationError, match="`P` must be known"):
+        jax.jit(lambda own: mj.privacy.information(own, 0.5, 1.0, own[0, 0]))(histories * 1.0)

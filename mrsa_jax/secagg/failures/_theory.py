@@ -10,9 +10,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp, xlog1py, xlogy
 from jax.typing import ArrayLike
+from jaxtyping import Array
 
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import is_traced
 from mrsa_watch._base.errors import check_chance, check_integer, check_number, require
 
 # ---- Binomial tails in log space, without scipy.
@@ -222,7 +227,7 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
     return math.ceil(((n - 1) * edges + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0)
 
 
-def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike) -> float:
+def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike) -> Any:
     """Return the log of Theorem 5's bound on the chance that a round is unreliable.
 
     n exp(-(n-1) D), D the Kullback-Leibler divergence of ((t-1)/(n-1), p (1-q)^4).
@@ -237,7 +242,8 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
 
     Returns:
         Natural logarithm of the bound, at most 0.0; 0.0 where (t-1)/(n-1) > p (1-q)^4, since
-        Chernoff's bound says nothing there; -inf for a bound of zero.
+        Chernoff's bound says nothing there; -inf for a bound of zero. Of traced p, q or t, a
+        traced number, which can be differentiated.
 
     Raises:
         ConfigurationError: If an argument is out of range or no number.
@@ -256,6 +262,12 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
     4.7e-4, truth nearly 1; docs/errata.md).
     """
     n = check_integer(n, "n", 2)
+    if is_traced(p, q, t):
+        lasts = jnp.asarray(p, float) * (1.0 - jnp.asarray(q, float)) ** 4
+        part = (jnp.asarray(t, float) - 1.0) / (n - 1)
+        own = xlogy(part, part) + xlog1py(1.0 - part, -part)
+        gap = own - xlogy(part, lasts) - xlog1py(1.0 - part, -lasts)
+        return jnp.where(part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap))
     mean = check_chance(p, "p") * (1.0 - check_chance(q, "q")) ** 4
     share = (check_threshold(t) - 1.0) / (n - 1)
     if share > mean:
@@ -277,7 +289,7 @@ def check_threshold(t: Any, argument: str = "t") -> float:
     return check_number(t, argument, rule, minimum=1.0, kind="must be a number")
 
 
-def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
+def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
     """Return the log of Theorem 6's bound on the chance that a round is not private.
 
     sum over m of P(m clients' masked inputs arrive) min(1, b_m), where b_m sums over cuts the
@@ -290,7 +302,8 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
         q: Chance to leave at one step, in [0, 1].
 
     Returns:
-        Natural logarithm of the bound, at most 0.0; -inf where it is zero (p = 1, or q = 1).
+        Natural logarithm of the bound, at most 0.0; -inf where it is zero (p = 1, or q = 1). Of
+        traced p or q, a traced number, which can be differentiated; it takes 4 n^2 bytes.
 
     Raises:
         ConfigurationError: If an argument is out of range or no number.
@@ -310,6 +323,8 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     """
     n = check_integer(n, "n", 2)
     require(n <= _MOST_CLIENTS, "n", f"must be at most {_MOST_CLIENTS}, whose cuts are summed", n)
+    if is_traced(p, q):
+        return _privacy_bound_traced(n, p, q)
     p = check_chance(p, "p")
     arrive = _log_arrivals(n, check_chance(q, "q"))
     if p == 1.0:
@@ -318,6 +333,22 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     cuts = np.asarray([_log_cuts(m, math.log1p(-p), factorials) for m in range(n + 1)])
     terms = arrive + np.minimum(cuts, 0.0)
     return min(0.0, log_sum(terms))
+
+
+def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
+    """Return Theorem 6's bound in a program: all cuts of at least two clients at once."""
+    require(n <= 2**12, "n", "must be at most 4096 where p or q are traced: cuts take memory", n)
+    factorials = log_factorials(n)
+    p, kept = jnp.asarray(p, float), (1.0 - jnp.asarray(q, float)) ** 3
+    m, k = np.arange(2, n + 1)[:, None], np.arange(1, n // 2 + 1)
+    is_cut = k <= m // 2
+    sides = np.where(is_cut, m - k, 0)
+    ways = on_device(factorials[m] - factorials[k] - factorials[sides], p.dtype)
+    edges = on_device(k * sides, p.dtype)
+    cuts = logsumexp(ways + edges * jnp.log1p(-p), axis=1, where=is_cut)
+    hits = on_device(m[:, 0], p.dtype)
+    arrive = on_device(log_binomials(n)[2:], p.dtype) + xlogy(hits, kept) + xlog1py(n - hits, -kept)
+    return jnp.minimum(0.0, logsumexp(arrive + jnp.minimum(cuts, 0.0)))
 
 
 def _log_arrivals(n: int, q: float) -> np.ndarray:

@@ -443,3 +443,29 @@ def test_rounds_of_whole_blocks_work_as_often_as_simulated():
     low, high = binomial_interval(works, trials, 1 - 1e-6)
     assert low < mj.secagg.failures.whole_blocks_rate(3, 4, 7, 0.05, 1 - 0.98**2) < high
     assert high - low < 0.04
+
+
+def test_bounds_in_a_program_are_theirs_and_so_are_their_slopes():
+    def slope(bound, at, place):
+        moved = [list(at), list(at)]
+        moved[0][place] += 1e-6
+        moved[1][place] -= 1e-6
+        return (bound(*moved[0]) - bound(*moved[1])) / 2e-6
+
+    with jax.enable_x64(True):
+        for bound, points in (
+            (lambda p, q: mj.secagg.privacy_bound(40, p, q), [(0.3, 0.02), (0.1, 0.2)]),
+            (
+                lambda p, q, t: mj.secagg.reliability_bound(40, p, q, t),
+                [(0.7, 0.01, 15.3), (0.5, 0.1, 2.0)],
+            ),
+        ):
+            traced = jax.jit(jax.value_and_grad(bound, range(len(points[0]))))
+            for at in points:
+                value, slopes = traced(*at)
+                assert float(value) == pytest.approx(bound(*at), rel=1e-12)
+                for place, own in enumerate(slopes):
+                    assert float(own) == pytest.approx(slope(bound, at, place), rel=1e-6, abs=1e-8)
+        assert float(jax.jit(lambda p: mj.secagg.reliability_bound(100, p, 0.026, 51))(0.3)) == 0.0
+    with pytest.raises(mj.ConfigurationError, match="`n` must be at most 4096"):
+        jax.jit(lambda p: mj.secagg.privacy_bound(5000, p, 0.1))(0.3)
