@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
 
+from benchmarks.rivals import Peer
+from benchmarks.topics.training import in_order
 from mrsa_jax import attacks, availability, federated, selection
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.packaged import packaged_file
-from mrsa_jax.bench._random_clients import in_order
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
-from mrsa_jax.bench.rivals import Peer
 
 _SHAPE, _LABEL = (32, 32, 3), 3
 _SMOOTHNESS = 1e-4

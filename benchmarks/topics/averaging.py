@@ -13,12 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks.rivals import SYSTEMS, Peer
+from benchmarks.topics.training import in_order
 from mrsa_jax import federated, quantize, secagg
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
 from mrsa_jax.bench._topics import TOPICS
+from mrsa_jax.bench._training import random_clients, sample_order
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
-from mrsa_jax.bench.rivals import PEERS, Peer
 
 _SHAPE = (28, 28, 1)
 _CLASSES = 10
@@ -120,7 +121,7 @@ def cases(quick: bool) -> list[Case]:
         words = f"{name}, {_ROUNDS} rounds x {sizes[0]} clients x {sizes[1]}, batch {_BATCH}"
         repeats = 2 if quick or system == "flower" else 5
         return Case(
-            f"{words}, {PEERS[system][0]}",
+            f"{words}, {SYSTEMS[system].title}",
             lambda: _measure(system, name, sizes, repeats),
             system,
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from mrsa_jax import federated, quantize, secagg
 from mrsa_jax._core.streams import random_words
-from mrsa_jax.bench._random_clients import random_clients
+from mrsa_jax.bench._training import random_clients
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
 
 _RATE = 0.05

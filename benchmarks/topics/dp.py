@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.rivals import Peer
 from mrsa_jax import availability, dp, selection
 from mrsa_jax._core.streams import as_key, block_words
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, compare
-from mrsa_jax.bench.rivals import Peer
 
 _Draw = Callable[[np.random.Generator, float, int], Any]
 _FLOOR = "floor: 64 bits of Threefry-2x32 a draw; aim: 1e8 draws a second on two cores"

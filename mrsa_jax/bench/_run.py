@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax.bench._sizes import own_cases
-from mrsa_jax.bench._topics import TOPICS, cases_of
+from mrsa_jax.bench._topics import TOPICS, cases_of, of_checkout
 from mrsa_jax.bench.harness import (
     REPEATS,
     Case,
     Measurement,
+    PeerError,
     ResultsDifferError,
     machine,
     now,
     row,
 )
-from mrsa_jax.bench.rivals import PEERS, PeerError, how_to_make, python_of
 from mrsa_watch._base.errors import nearest, require
 
 if TYPE_CHECKING:
@@ -161,15 +161,17 @@ class _Found:
     failures: list[Failure]
     left_out: dict[str, LeftOut]
 
-    def leave_out(self, name: str, case: str) -> None:
-        before = self.left_out.get(name, LeftOut(f"against {PEERS[name][0]}", how_to_make(name)))
-        self.left_out[name] = dataclasses.replace(before, cases=(*before.cases, case))
+    def leave_out(self, system: Any, case: str) -> None:
+        before = self.left_out.get(system.name, LeftOut(f"against {system.title}", system.make))
+        self.left_out[system.name] = dataclasses.replace(before, cases=(*before.cases, case))
 
 
 def _measure(topic: str, case: Case, found: _Found) -> None:
-    if case.needs is not None and python_of(case.needs) is None:
-        found.leave_out(case.needs, case.name)
-        return
+    if case.needs is not None:
+        system = of_checkout("rivals").SYSTEMS[case.needs]
+        if system.python is None:
+            found.leave_out(system, case.name)
+            return
     try:
         item = case.measure()
     except (ResultsDifferError, PeerError) as error:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pathlib
-import sys
 import tomllib
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -30,36 +28,28 @@ class Topic(NamedTuple):
     sizes: Mapping[str, str] = MappingProxyType({})
 
 
-_OWN = pathlib.Path(__file__).parent
-_CHECKOUT = pathlib.Path(__file__).parents[2] / "benchmarks" / "topics"
-
-
-def _topics(folder: pathlib.Path) -> dict[str, Topic]:
+def _listed(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
     """Return the topics of a folder; none where it is not there, as in an installed package."""
     table = folder / "topics.toml"
-    listed = tomllib.loads(table.read_text(encoding="utf-8")) if table.is_file() else {}
-    return {
-        name: Topic(own["ours"], own["beside"], tuple(own.get("peers", ())), own.get("sizes", {}))
-        for name, own in listed.items()
-    }
+    return tomllib.loads(table.read_text(encoding="utf-8")) if table.is_file() else {}
 
 
-TOPICS: dict[str, Topic] = _topics(_OWN) | _topics(_CHECKOUT)
+_OWN = _listed(pathlib.Path(__file__).parent)
+_ADDED = _listed(pathlib.Path(__file__).parents[2] / "benchmarks" / "topics")
+
+TOPICS: dict[str, Topic] = {
+    name: Topic(**(_OWN.get(name, {}) | _ADDED.get(name, {}))) for name in _OWN | _ADDED
+}
+
+
+def of_checkout(name: str) -> Any:
+    """Return a module of `benchmarks/`, which only a checkout has."""
+    return importlib.import_module(f"benchmarks.{name}")
 
 
 def topic_module(topic: str) -> Any:
-    """Return the module of a topic: of the package, or a file of the checkout."""
-    path = _CHECKOUT / f"{topic}.py"
-    if not path.is_file():
-        return importlib.import_module(f"mrsa_jax.bench._{topic}")
-    name = f"benchmarks.topics.{topic}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+    """Return the module of one of the package's own topics."""
+    return importlib.import_module(f"mrsa_jax.bench._{topic}")
 
 
 def cases_of(topic: str, *, quick: bool) -> list[Case]:
@@ -70,7 +60,9 @@ def cases_of(topic: str, *, quick: bool) -> list[Case]:
         quick: Sizes of seconds instead of those that the records hold.
 
     Returns:
-        The cases in the order in which they are run.
+        The cases in the order in which they are run; those that a checkout adds come last.
     """
-    found: list[Case] = topic_module(topic).cases(quick)
-    return found
+    modules = [topic_module(topic)] if topic in _OWN else []
+    if topic in _ADDED:
+        modules.append(of_checkout(f"topics.{topic}"))
+    return [case for module in modules for case in module.cases(quick)]

@@ -23,11 +23,15 @@ from typing import Any, NamedTuple
 
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.sources import commit, version_of
-from mrsa_watch._base.errors import needed
+from mrsa_watch._base.errors import MrsaError, needed
 
 
 class ResultsDifferError(AssertionError):
     """Our result and the peer's, or the one that is known to be right, do not agree."""
+
+
+class PeerError(MrsaError, RuntimeError):
+    """A peer has ended before its answer; the message holds its last words."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -345,7 +349,7 @@ class Case(NamedTuple):
     Attributes:
         name: What is run, with its sizes.
         measure: Sets up, compares and times.
-        needs: The system of `PEERS` that it is compared with; None if it needs none.
+        needs: The system that it is compared with; None if it needs none.
         sizes: Settings of the case, where it is of a user's own sizes.
         memory: Bytes that it takes, about, in that case.
     """

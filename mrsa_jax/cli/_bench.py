@@ -162,6 +162,8 @@ def _check(config: BenchConfig, has_sizes: bool) -> None:
     require(not (config.record and config.quick), "record", rule)
     rule = "needs a checkout of the project: here use --out FILE"
     require(not config.record or _RECORDS.is_dir(), "record", rule)
+    rule = "must be used in a checkout of the project, which has the other systems' adapters"
+    require(not config.peers or _RECORDS.is_dir(), "peers", rule)
     for name in ("quick", "peers", "record"):
         rule = "must not be set with your own sizes"
         require(not (has_sizes and getattr(config, name)), name, rule)
@@ -237,14 +239,14 @@ def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
 
 def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
     from mrsa_jax import bench
-    from mrsa_jax.bench.rivals import PEERS, how_to_make, python_of
+    from mrsa_jax.bench._topics import of_checkout
 
     names = dict.fromkeys(name for topic in topics for name in bench.TOPICS[topic].peers)
+    systems = {name: of_checkout("rivals").SYSTEMS[name] for name in names}
     if as_json:
-        found = {name: python_of(name) for name in names}
         peers = {
-            name: {"python": None if path is None else str(path), "make": how_to_make(name)}
-            for name, path in found.items()
+            name: {"python": each.python and str(each.python), "make": each.make}
+            for name, each in systems.items()
         }
         listed = {topic: bench.TOPICS[topic]._asdict() for topic in topics}
         print_json({"topics": listed, "peers": peers})
@@ -252,15 +254,14 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
     rows = []
     for topic in topics:
         about = bench.TOPICS[topic]
-        titles = ", ".join(PEERS[name][0] for name in about.peers)
+        titles = ", ".join(systems[name].title for name in about.peers)
         rows.append((topic, about.ours, about.beside, titles))
     console = _table(("Topic", "What is measured", "Against", "With --peers"), rows)
-    for name in names:
-        title, what = PEERS[name]
-        path = python_of(name)
+    for name, each in systems.items():
+        path = each.python
         state = f"at {path}" if path is not None else "no environment here; make it:"
-        console.print(f"{name}: {title}, {what}; {state}", highlight=False, markup=False)
-        for command in how_to_make(name) if path is None else ():
+        console.print(f"{name}: {each.title}, {each.what}; {state}", highlight=False, markup=False)
+        for command in each.make if path is None else ():
             print_words(console, f"    {command}")
     return 0
 

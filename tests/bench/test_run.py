@@ -9,16 +9,10 @@ import pathlib
 import numpy as np
 import pytest
 
+from benchmarks import rivals
+from benchmarks.topics import averaging
 from mrsa_jax import bench
-from mrsa_jax.bench import (
-    _failures,
-    _random_clients,
-    _rank,
-    _run,
-    _selection,
-    _topics,
-    harness,
-)
+from mrsa_jax.bench import _failures, _rank, _run, _selection, _training, harness
 from mrsa_jax.cli import main
 from mrsa_watch._base.errors import ConfigurationError
 
@@ -32,7 +26,7 @@ def _wrong() -> harness.Measurement:
 
 
 def _broken() -> harness.Measurement:
-    raise _run.PeerError("ended with 1")
+    raise harness.PeerError("ended with 1")
 
 
 @pytest.fixture
@@ -46,7 +40,7 @@ def cases(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(_run, "cases_of", lambda topic, quick: found)
     here = {"pfl": pathlib.Path("python"), "flower": None}
-    monkeypatch.setattr(_run, "python_of", here.get)
+    monkeypatch.setattr(rivals.System, "python", property(lambda system: here[system.name]))
 
 
 @pytest.mark.parametrize(("given", "near"), [("rnak", "rank"), ("rond", "round")])
@@ -150,8 +144,8 @@ def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
 
 
 def test_rounds_take_every_sample_of_each_client_once() -> None:
-    clients = _random_clients.random_clients((28, 28, 1), 3, 60)
-    order = _topics.topic_module("averaging")._order(clients, 2)
+    clients = _training.random_clients((28, 28, 1), 3, 60)
+    order = averaging._order(clients, 2)
     np.testing.assert_array_equal(np.sort(order, axis=2), np.stack([clients.indices] * 2))
     assert (order[0] != order[1]).any()
 

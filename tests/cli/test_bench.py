@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from benchmarks import rivals
 from mrsa_jax import bench
 from mrsa_jax.cli import main
 
@@ -17,7 +18,7 @@ from mrsa_jax.cli import main
 @pytest.fixture(autouse=True)
 def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in bench.rivals.PEERS:
+    for name in rivals.SYSTEMS:
         monkeypatch.delenv(f"MRSA_JAX_PEER_{name.upper()}", raising=False)
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
 
@@ -68,6 +69,8 @@ def test_records_need_a_checkout(
     monkeypatch.setattr("pathlib.Path.is_dir", lambda _: False)
     assert main(["bench", "rank", "--record"]) == 2
     assert "here use --out FILE" in " ".join(capsys.readouterr().err.split())
+    assert main(["bench", "rank", "--peers"]) == 2
+    assert "`peers` must be used in a checkout" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--list"], ["rnak"]])
@@ -84,7 +87,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for topic in bench.TOPICS:
         assert f" {topic} " in printed
-    assert printed.count("no environment here; make it:") == len(bench.rivals.PEERS)
+    assert printed.count("no environment here; make it:") == len(rivals.SYSTEMS)
     assert main(["bench", "round", "--list", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert list(content["topics"]) == ["round"]

@@ -93,11 +93,8 @@ def test_the_wheel_holds_the_package_from_either_source(
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         (place,) = [name for name in archive.namelist() if name.endswith("METADATA")]
         metadata = message_from_bytes(archive.read(place))
-    peers = "benchmarks/peers/"
-    tracked = _tracked()
-    package = {name for name in tracked if name.startswith("mrsa_jax/")}
-    adapters = {name for name in tracked if name.startswith(peers)}
-    assert held == package | {name.replace(peers, "mrsa_jax/bench/peers/") for name in adapters}
+    own = [name for name in _tracked() if name.startswith(("mrsa_jax/", "watch/mrsa_watch/"))]
+    assert held == {name.removeprefix("watch/") for name in own}
     assert "mrsa_jax/study/papers.bib" in held
     assert metadata["Version"] == mrsa_jax.__version__
     _run(UV, "tool", "run", "--from", "twine==7.0.0", "twine", "check", "--strict", *built.values())
@@ -160,7 +157,7 @@ def test_the_wheel_alone_does_its_work(installed: pathlib.Path, tmp_path: pathli
     assert [(one["client"], one["first_round"]) for one in found["exposed"]] == [("a", 1), ("b", 1)]
     _run(command, "report", "audit", cwd=tmp_path, **home)
     assert list((tmp_path / "audit").glob("*.html"))
-    assert "flower" in _run(command, "bench", "--list", cwd=tmp_path, **home).lower()
+    assert "OpenSSL" in _run(command, "bench", "--list", cwd=tmp_path, **home)
 
 
 def test_a_clone_and_its_address_install(

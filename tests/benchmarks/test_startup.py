@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from mrsa_jax.bench import _topics, harness
-
-_startup = _topics.topic_module("startup")
+from benchmarks.topics import startup as _startup
+from mrsa_jax.bench import harness
 
 
 def _program(code: str) -> list[str]:

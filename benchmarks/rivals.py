@@ -1,13 +1,13 @@
 """Rival systems, each in a separate process and environment, behind one adapter.
 
-A peer's folder holds `adapter.py`, which answers one JSON line a job, and `requirements.txt`, which
-pins its environment. The folders lie in `benchmarks/peers` of a checkout and next to this module in
-an installed package. Nothing here imports JAX.
+A peer's folder in `peers` holds `adapter.py`, which answers one JSON line a job, and
+`requirements.txt`, which pins its environment. Nothing here imports JAX.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,69 +16,75 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from mrsa_watch._base.errors import MrsaError, nearest, require
+from mrsa_jax.bench.harness import PeerError
 
 if TYPE_CHECKING:
     import numpy as np
 
-# name -> title, and what is compared
-PEERS: dict[str, tuple[str, str]] = {
-    "pytorch": ("PyTorch", "its plain loop over clients and minibatches"),
-    "breaching": ("breaching", "its attack `invertinggradients`"),
-    "fedjax": ("FedJAX", "whole rounds of its federated averaging"),
-    "pfl": ("pfl-research", "whole rounds of its federated averaging on PyTorch"),
-    "jax_privacy": ("jax_privacy", "its samples of privacy losses, in NumPy"),
-    "flower": ("Flower", "whole rounds of its simulation; its SecAgg+ protocol"),
-}
-
-_PACKAGED = pathlib.Path(__file__).parent / "peers"
-_CHECKOUT = pathlib.Path(__file__).parents[2] / "benchmarks" / "peers"
 _LAST_LINES = 12  # of what a peer wrote before it ended
 
 
-class PeerError(MrsaError, RuntimeError):
-    """A peer has ended before its answer; the message holds its last words."""
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A system in a separate environment.
 
-
-def _folder(name: str) -> pathlib.Path:
-    return (_PACKAGED if _PACKAGED.is_dir() else _CHECKOUT) / name
-
-
-def _environment(name: str) -> pathlib.Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return pathlib.Path(home) / "mrsa_jax" / "peers" / name
-
-
-def python_of(name: str) -> pathlib.Path | None:
-    """Return the Python of a peer's environment, or None if it has not been made.
-
-    Args:
-        name: A name of `PEERS`. `MRSA_JAX_PEER_<NAME>` names a Python that is elsewhere than in
-            the cache folder.
-
-    Raises:
-        ConfigurationError: If there is no such peer.
+    Attributes:
+        name: Of its folder in `peers`.
+        title: What it calls itself.
+        what: What is compared.
     """
-    require(name in PEERS, "name", f"must be a known peer; {nearest(name, PEERS)}", name)
-    named = os.environ.get(f"MRSA_JAX_PEER_{name.upper()}")
-    path = pathlib.Path(named) if named else _environment(name) / "bin" / "python"
-    return path if path.exists() else None
+
+    name: str
+    title: str
+    what: str
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """Where its adapter and its pins are."""
+        return pathlib.Path(__file__).parent / "peers" / self.name
+
+    @property
+    def _environment(self) -> pathlib.Path:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        return pathlib.Path(home) / "mrsa_jax" / "peers" / self.name
+
+    @property
+    def python(self) -> pathlib.Path | None:
+        """The Python of its environment, or None if it has not been made.
+
+        `MRSA_JAX_PEER_<NAME>` names a Python that is elsewhere than in the cache folder.
+        """
+        named = os.environ.get(f"MRSA_JAX_PEER_{self.name.upper()}")
+        path = pathlib.Path(named) if named else self._environment / "bin" / "python"
+        return path if path.exists() else None
+
+    @property
+    def make(self) -> tuple[str, str]:
+        """The two commands that make its environment."""
+        return (
+            f"python3.11 -m venv {self._environment}",
+            f"{self._environment}/bin/pip install -r {self.folder / 'requirements.txt'}",
+        )
 
 
-def how_to_make(name: str) -> tuple[str, str]:
-    """Return the two commands that make a peer's environment."""
-    environment = _environment(name)
-    return (
-        f"python3.11 -m venv {environment}",
-        f"{environment}/bin/pip install -r {_folder(name) / 'requirements.txt'}",
+SYSTEMS = {
+    each.name: each
+    for each in (
+        System("pytorch", "PyTorch", "its plain loop over clients and minibatches"),
+        System("breaching", "breaching", "its attack `invertinggradients`"),
+        System("fedjax", "FedJAX", "whole rounds of its federated averaging"),
+        System("pfl", "pfl-research", "whole rounds of its federated averaging on PyTorch"),
+        System("jax_privacy", "jax_privacy", "its samples of privacy losses, in NumPy"),
+        System("flower", "Flower", "whole rounds of its simulation; its SecAgg+ protocol"),
     )
+}
 
 
 class Peer:
     """A running peer with one workload loaded; a context manager that ends it.
 
     Args:
-        name: A name of `PEERS`.
+        name: A name of `SYSTEMS`.
         workload: `settings` (a dictionary for JSON) and arrays, as the peer's adapter reads them.
         threads: Threads it may use.
 
@@ -89,17 +95,18 @@ class Peer:
     def __init__(self, name: str, workload: dict[str, Any], *, threads: int) -> None:
         import numpy as np
 
-        python = python_of(name)
+        self._system = SYSTEMS[name]
+        python = self._system.python
         if python is None:
-            raise PeerError(f"no environment for {name}; make it: {' && '.join(how_to_make(name))}")
-        self.name = name
+            how = " && ".join(self._system.make)
+            raise PeerError(f"no environment for {name}; make it: {how}")
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         path = pathlib.Path(self._folder.name) / "workload.npz"
         arrays = {key: value for key, value in workload.items() if key != "settings"}
         np.savez(path, settings=np.asarray(json.dumps(workload["settings"])), **arrays)
         self._words = (pathlib.Path(self._folder.name) / "stderr").open("w+")
         self._process = subprocess.Popen(
-            [str(python), str(_folder(name) / "adapter.py")],
+            [str(python), str(self._system.folder / "adapter.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
@@ -124,7 +131,7 @@ class Peer:
     @property
     def title(self) -> str:
         """Name and version."""
-        return f"{PEERS[self.name][0]} {self.version}"
+        return f"{self._system.title} {self.version}"
 
     def _ask(self, **job: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -139,7 +146,7 @@ class Peer:
             status = self._process.wait()
             self._words.seek(0)
             last = "".join(self._words.readlines()[-_LAST_LINES:])
-            raise PeerError(f"{self.name} ended with {status} at {job['command']}:\n{last}")
+            raise PeerError(f"{self._system.name} ended with {status} at {job['command']}:\n{last}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from benchmarks import rivals
 from mrsa_jax import bench
-from mrsa_jax.bench import rivals
-from mrsa_watch._base.errors import ConfigurationError
+from mrsa_jax.bench.harness import PeerError
 
 _ADAPTER = """
 import sys
@@ -35,10 +35,9 @@ serve(Workload, "1.2")
 @pytest.fixture
 def peer(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Stand in for FedJAX: an adapter that this Python runs."""
-    shared = rivals._CHECKOUT
-    (tmp_path / "fedjax").mkdir()
-    (tmp_path / "fedjax" / "adapter.py").write_text(_ADAPTER.format(shared=str(shared)))
-    monkeypatch.setattr(rivals, "_PACKAGED", tmp_path)
+    shared = rivals.SYSTEMS["fedjax"].folder.parent
+    (tmp_path / "adapter.py").write_text(_ADAPTER.format(shared=str(shared)))
+    monkeypatch.setattr(rivals.System, "folder", tmp_path)
     monkeypatch.setenv("MRSA_JAX_PEER_FEDJAX", sys.executable)
     return "fedjax"
 
@@ -47,26 +46,21 @@ def _workload(value: float) -> dict[str, object]:
     return {"settings": {"factor": 10}, "values": np.asarray([value])}
 
 
-def test_an_unknown_peer() -> None:
-    with pytest.raises(ConfigurationError, match=r"`name` must be a known peer.*'fedjax'\?"):
-        bench.rivals.python_of("fedjaks")
-
-
 def test_a_peer_without_an_environment(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MRSA_JAX_PEER_PFL", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert bench.rivals.python_of("pfl") is None
-    with pytest.raises(rivals.PeerError, match=r"no environment for pfl; make it: python3"):
+    assert rivals.SYSTEMS["pfl"].python is None
+    with pytest.raises(PeerError, match=r"no environment for pfl; make it: python3"):
         rivals.Peer("pfl", _workload(1.0), threads=1)
-    make, install = bench.rivals.how_to_make("pfl")
+    make, install = rivals.SYSTEMS["pfl"].make
     assert str(tmp_path) in make
     assert install.endswith("requirements.txt")
     python = tmp_path / "mrsa_jax" / "peers" / "pfl" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert bench.rivals.python_of("pfl") == python
+    assert rivals.SYSTEMS["pfl"].python == python
 
 
 def test_a_peer_answers(peer: str) -> None:
@@ -80,16 +74,15 @@ def test_a_peer_answers(peer: str) -> None:
 
 def test_a_peer_that_breaks_down_says_why(peer: str) -> None:
     running = rivals.Peer(peer, _workload(-3.0), threads=2)
-    with pytest.raises(rivals.PeerError, match=r"(?s)fedjax ended with 1 at run:.*negative"):
+    with pytest.raises(PeerError, match=r"(?s)fedjax ended with 1 at run:.*negative"):
         running.run()
     running.close()
 
 
 def test_every_peer_has_an_adapter_and_pins() -> None:
-    for name in bench.rivals.PEERS:
-        folder = rivals._CHECKOUT / name
-        compile((folder / "adapter.py").read_text(), name, "exec")
-        pins = (folder / "requirements.txt").read_text().splitlines()
+    for name, system in rivals.SYSTEMS.items():
+        compile((system.folder / "adapter.py").read_text(), name, "exec")
+        pins = (system.folder / "requirements.txt").read_text().splitlines()
         assert all("==" in pin for pin in pins if not pin.startswith("#"))
     named = {name for topic in bench.TOPICS.values() for name in topic.peers}
-    assert named == set(bench.rivals.PEERS)
+    assert named == set(rivals.SYSTEMS)
