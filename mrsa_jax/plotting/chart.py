@@ -49,7 +49,7 @@ class Line(NamedTuple):
         weight: "main", "thin", "thick" or "broad" (and pale, for what lies below others), and maybe
             "solid" or "dashed" whatever the series is.
         words: Words about each mark, instead of its values.
-        rows: The row of a table that each mark stands for; none when empty.
+        rows: The row of a table that each mark, or the whole line, stands for; none when empty.
         shade: Accuracy of each mark's model in percent, which fills it in a picture, or None.
     """
 

@@ -195,7 +195,8 @@ class StudyAccessor:
         """Return pictures linked to a table to sort: strong T, C and accuracy, or any column.
 
         A notebook shows them with choices of each column where `anywidget` is installed;
-        `save(path)` writes them as a page. They need no network.
+        `save(path)` writes them as a page. They need no network. Of a sweep that keeps
+        `trajectories`, the points that you click show their curves over the rounds.
 
         Args:
             x: Column of `table()` that runs along.

@@ -17,9 +17,12 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mrsa_jax.plotting.chart import Chart
+import numpy as np
+
+from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import (
     QUANTITIES,
+    axis_label,
     by_hue,
     check_columns,
     heading,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 2000
 _MOST_FACETS = 12
+_MOST_PATHS = 150  # rows with curves over the rounds: each is some kilobytes of a page
 _LEFT_SIDE = ' class="t"'  # where words stand
 
 
@@ -211,7 +215,11 @@ def _points_html(
     places = _page.places(series)
     plots = "".join(drawn(chart, places) for chart in charts)
     legend = _page.keys(series, is_switch=False) if plots else ""
-    content = f'<div class="pictures">{plots}</div>{legend}' + _rows(table, names)
+    paths = "".join(drawn(chart, places) for chart in _paths(results, shown, hue))
+    words = "Click points or rows to see their curves over the rounds"
+    words += f": the first {_MOST_PATHS} rows have some." if len(shown) > _MOST_PATHS else "."
+    picked = f'<div class="pictures picked"><p>{words}</p>{paths}</div>' * bool(paths)
+    content = f'<div class="pictures">{plots}</div>{legend}{picked}' + _rows(table, names)
     return styled(content, series, f"\n{asset('chart.js')}" * bool(plots))
 
 
@@ -231,6 +239,33 @@ def _asked_charts(
         else:
             chart = pair_chart(rows, x, y, hue, _points.words_of(rows, names, x, y))
         charts.append(chart if facet == _NONE else dataclasses.replace(chart, title=label))
+    return charts
+
+
+def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Chart]:
+    """Return a chart of each trajectory that a sweep keeps: a curve for each row, shown if picked.
+
+    Strong T and what the worst is hidden among are the least of the trials, others their mean.
+    """
+    names = [str(name) for name in results.data_vars if str(name).endswith("_by_round")]
+    if not names or "label" in table:
+        return []
+    axes = _points.axes_of(results)
+    places = tuple(results.get_index(axis).get_indexer(table[axis]) for axis in axes)
+    table = table.head(_MOST_PATHS)
+    series = {i: label for label, own in by_hue(table, hue) for i in own.index}
+    charts = []
+    for name in names:
+        quantity = name.removesuffix("_by_round")
+        own = results[name].transpose(*axes, ..., "round").astype(np.float64)
+        trials = [dim for dim in own.dims if dim not in (*axes, "round")]
+        least = own.where(own >= 0).min(trials) if _points.statistic(quantity) != "mean" else own
+        values = shown_scale(quantity) * np.asarray(least.mean(trials) if least is own else least)
+        lines = [
+            Line(label, 1 + results["round"].to_numpy(), values[places][i], kind="step", rows=(i,))
+            for i, label in series.items()
+        ]
+        charts.append(Chart(heading(quantity), "", lines, y_label=axis_label(quantity)))
     return charts
 
 

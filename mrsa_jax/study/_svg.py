@@ -149,7 +149,8 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
         if line.kind != "marks":
             name = f' data-n="{tidy(line.name)}"' if line.name else ""
             inner = _band(line, along, up) + _path(line, along, up)
-            curves.append(f'<g class="{place} {line.weight}"{name} '
+            row = f' data-i="{line.rows[0]}"' if len(line.rows) else ""
+            curves.append(f'<g class="{place} {line.weight}"{name}{row} '
                           f'data-s="{tidy(line.series)}">{inner}</g>')  # fmt: skip
     words = f'<text class="empty" x="50%" y="50%">{tidy(chart.empty)}</text>'
     box = f"{_n(along.low)} {_n(-up.high)} {_n(along.high - along.low)} {_n(up.high - up.low)}"

@@ -123,3 +123,28 @@ def test_columns_of_a_sweep_are_chosen(screen: Page, tmp_path: pathlib.Path) -> 
     assert live.answer() == 1
     assert [own.text for own in screen.all("h3")] == ["seed 0", "seed 1"]
     assert screen.faults() == []
+
+
+def test_picked_points_show_their_curves(screen: Page, tmp_path: pathlib.Path) -> None:
+    settings = {"command": "simulate", "rounds": 20, "trials": 3, "schemes": ["uniform"],
+                "trajectories": True, "out": str(tmp_path / "sweep"),
+                "grid": {"population.dropout_rates": [[0.1], [0.3]], "seed": [0, 1]}}  # fmt: skip
+    swept = mj.study.sweep(settings)
+    screen.open(swept.mrsa.explore().save(tmp_path / "page.html"))
+    seen = """return [...document.querySelectorAll('.picked figure')].map(one => [
+        one.querySelector('h3').textContent,
+        [...one.querySelectorAll('g[data-i]')].filter(g => getComputedStyle(g).display !== 'none')
+            .map(g => [g.dataset.i, g.querySelector('path').getAttribute('d')])])"""
+    assert {len(curves) for _, curves in screen.run(seen)} == {0}
+    for row in (1, 2):
+        screen.run("document.querySelector(`tr[data-i='${arguments[0]}']`).click()", row)
+    found = dict(screen.run(seen))
+    assert {tuple(i for i, _ in curves) for curves in found.values()} == {("1", "2")}
+    # the last height of each curve is what the table says of its row
+    last = {i: float(d.replace("H", " ").replace("V", " ").replace("M", " ").split()[-2])
+            for i, d in found["F"]}  # fmt: skip
+    table = swept.mrsa.table()
+    assert last == pytest.approx({str(i): table["fairness_gap"][i] for i in (1, 2)}, rel=1e-3)
+    screen.run("document.querySelector(`tr[data-i='1']`).click()")
+    assert {tuple(i for i, _ in curves) for _, curves in screen.run(seen)} == {("2",)}
+    assert screen.faults() == []

@@ -2,22 +2,25 @@
   document.querySelectorAll('#ID').forEach(function (box) {
     if (box.dataset.ready) { return; }
     box.dataset.ready = 'yes';
-    var body = box.querySelector('tbody'), pinned = null;
+    var body = box.querySelector('tbody'), picked = {};
     var marks = Array.prototype.slice.call(box.querySelectorAll('[data-i]'));
     function light(i) {
+      var some = i !== null || Object.keys(picked).length > 0;
       marks.forEach(function (mark) {
-        mark.classList.toggle('on', i !== null && mark.dataset.i === i);
-        mark.classList.toggle('off', i !== null && mark.dataset.i !== i);
+        var on = mark.dataset.i === i || mark.dataset.i in picked;
+        mark.classList.toggle('on', on);
+        mark.classList.toggle('off', some && !on);
       });
     }
     marks.forEach(function (mark) {
       mark.addEventListener('mouseenter', function () { light(mark.dataset.i); });
-      mark.addEventListener('mouseleave', function () { light(pinned); });
+      mark.addEventListener('mouseleave', function () { light(null); });
       mark.addEventListener('focus', function () { light(mark.dataset.i); });
-      mark.addEventListener('blur', function () { light(pinned); });
+      mark.addEventListener('blur', function () { light(null); });
       mark.addEventListener('click', function () {
-        pinned = pinned === mark.dataset.i ? null : mark.dataset.i;
-        light(pinned);
+        if (!(mark.dataset.i in picked)) { picked[mark.dataset.i] = 1; }
+        else { delete picked[mark.dataset.i]; }
+        light(null);
       });
     });
     box.querySelectorAll('th button').forEach(function (button, column) {
