@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import os
 import pathlib
@@ -10,7 +9,6 @@ import re
 import shlex
 import tomllib
 import warnings
-from collections.abc import Iterator
 
 import jax
 import matplotlib.pyplot as plt
@@ -168,66 +166,6 @@ def test_every_command_and_notebook_has_its_line() -> None:
     assert set(cli._COMMANDS) <= set(rows)
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         assert f"(../notebooks/{notebook.name})" in PAGES["docs/notebooks.md"], notebook.name
-
-
-_RATE = re.compile(  # "12 a round", which nobody says
-    r"\b(clients?|rounds?|sums|updates|bits?|levels?|lines?|rows?|seconds?|asked|\d+|K|six|one"
-    r"|eight|twelve|label|digit|pictures?|numbers?|epochs?|training|shards?|file|words?|bytes?)"
-    r" an? (sum|second|client|coordinate|trial|day|layer|step|epoch|segment|seed|cell"
-    r"|round(?! a|'s))\b"
-)
-
-
-_NOBODY_SPEAKS_SO = re.compile(  # what stood in the pages; each has a plainer word
-    r"\b(?:clients a sum|mean sum|of (?:yours|ours)|of (?:its|their|his) own|of your own[.,;:)|]"
-    r"|go(?:es)? on after|after (?:a|any) kills?|(?:go(?:es|ing)?|went|gone) on|for ever"
-    r"|(?:is|are|was|were|be) told|(?:says?|said|tells?|told) of|(?:says?|said) (?:so|which it is)"
-    r"|bears?|bearing|borne|own updates|as in (?:a|one) sum of|hidden worse"
-    r"|(?:of|for|among) so many|but for|in place of|beside|is sound|blanks"
-    r"|tak(?:es?|en) for granted|(?:from|since) which round on|since when|there (?:is|are)[.,;:]"
-    r"|must be left out|must come with|must not repeat|named once each|f[ae]lls? (?:apart|out)"
-    r"|(?:find|found|name)s? whom|whom (?:it|this|they|an?)|with commas|for good"
-    r"|who is in (?:it|them))(?!\w)",
-    re.IGNORECASE,
-)
-
-
-def test_pages_are_in_english_that_people_speak() -> None:
-    """Outside what is typed or printed."""
-    for name, text in PAGES.items():
-        prose = re.sub(r"^```.*?^```$|`[^`]*`|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
-        assert not _RATE.search(prose), f"{name}: {_RATE.search(prose)}"
-        assert not _NOBODY_SPEAKS_SO.search(prose), f"{name}: {_NOBODY_SPEAKS_SO.search(prose)}"
-
-
-def _strings(code: str) -> Iterator[str]:
-    """Yield what a module says, docstrings and messages, with values left out of the latter."""
-    inside: set[ast.AST] = set()
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.JoinedStr):
-            parts = [part for part in node.values if isinstance(part, ast.Constant)]
-            inside.update(parts)
-            yield "".join(str(p.value) if p in parts else "{}" for p in node.values)  # type: ignore[comparison-overlap]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
-            yield node.value
-
-
-@pytest.mark.parametrize(
-    "family", sorted(path.name for path in (ROOT / "mrsa_jax").iterdir() if path.is_dir())
-)
-def test_strings_are_in_english_that_people_speak(family: str) -> None:
-    """Docstrings, messages and help of the package, outside examples and quoted code."""
-    folder = ROOT / "mrsa_jax" / family
-    for path in [*folder.rglob("*.py"), *folder.rglob("*.toml")]:
-        code = path.read_text(encoding="utf-8")
-        for text in _strings(code) if path.suffix == ".py" else [code]:
-            prose = re.sub(
-                r"^ *(>>>|\.\.\. |beside(:| =)).*$|`[^`]*`", "", text, flags=re.MULTILINE
-            )
-            prose = " ".join(prose.split())
-            found = _RATE.search(prose) or _NOBODY_SPEAKS_SO.search(prose)
-            found = None if " " not in prose else found  # a key
-            assert not found, f"{path.relative_to(ROOT)}: {found} in {prose[:200]}"
 
 
 def test_the_front_page_is_short_and_narrow() -> None:
