@@ -80,12 +80,21 @@ def _with_bytecode() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
+def cold_environment(folder: str) -> dict[str, str]:
+    """Return the environment of a program whose caches of compiled programs are empty.
+
+    Args:
+        folder: An empty folder, for the caches.
+    """
+    return _with_bytecode() | {name: f"{folder}/{name}" for name in _CACHES}
+
+
 def _start(
     command: Sequence[str], folder: pathlib.Path, until: Sequence[str], is_cold: bool = False
 ) -> str:
     """Start a program, stop it once its start is over; return what went wrong, or nothing."""
     own = tempfile.mkdtemp(dir=folder)
-    caches = {name: f"{own}/{name}" for name in _CACHES} if is_cold else {}
+    environment = cold_environment(own) if is_cold else _with_bytecode()
     awaited, said = list(until), []
     with subprocess.Popen(
         command,
@@ -93,7 +102,7 @@ def _start(
         stderr=subprocess.STDOUT,
         text=True,
         cwd=own,
-        env=_with_bytecode() | {"JAX_LOG_COMPILES": "1"} | caches,
+        env=environment | {"JAX_LOG_COMPILES": "1"},
     ) as process:
         assert process.stdout is not None
         try:

@@ -1,22 +1,39 @@
 """A sweep into its store against the same points without one, and against a NumPy script.
 
-The script does what a user would write: all trials of a point at once, ranks and leverages from the
-eigenvalues of the smaller Gram matrix, the first exposed round by bisection, with a tolerance.
+Beside the script it is measured warm, in a process that has computed the same points before, and
+cold: each side in a fresh process, with empty caches of programs and loops. The last case changes
+the shape ten times after a sweep of the largest; its record says what that compiled.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import json
 import pathlib
+import subprocess
+import sys
 import tempfile
-from typing import Any
+import time
+import tomllib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks import numpy_sweep
+from benchmarks.topics.startup import cold_environment
 from mrsa_jax import availability, selection
 from mrsa_jax.bench._selection import peer_of
-from mrsa_jax.bench.harness import Case, Measurement, compare, one_thread
+from mrsa_jax.bench.harness import (
+    Case,
+    Measurement,
+    ResultsDifferError,
+    compare,
+    kibibytes,
+    one_thread,
+)
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study._trial import analyse
 from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of
@@ -84,123 +101,217 @@ def _measure(plan: Plan, repeats: int) -> Measurement:
     )
 
 
-# ---- A user's own script.
-
-_NEAR = 1e-6  # a leverage of this much less than 1 counts as exposure
+# ---- Beside a user's own script.
 
 
-def _leverages(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranks of histories float64[B, J, N], and each client's leverage, [B, N]."""
-    is_wide = rows.shape[1] < rows.shape[2]
-    turned = rows.swapaxes(1, 2)
-    values, vectors = np.linalg.eigh(rows @ turned if is_wide else turned @ rows)
-    is_kept = values > 1e-8 * np.maximum(values[:, -1:], 1)
-    if not is_wide:
-        return is_kept.sum(axis=1), np.einsum("bnk,bk->bn", vectors**2, is_kept)
-    scaled = vectors * np.where(is_kept, 1 / np.sqrt(np.where(is_kept, values, 1)), 0)[:, None]
-    return is_kept.sum(axis=1), ((turned @ scaled) ** 2).sum(axis=2)
+class _Size(NamedTuple):
+    """Points of five schemes at some dropout rates, with K = N / 10."""
+
+    clients: int
+    rounds: int
+    trials: int
+    rates: tuple[float, ...]
+
+    @property
+    def schemes(self) -> list[str]:
+        blocks = [f"batch_partitioning:{size}" for size in (2, self.clients // 20)]
+        return ["uniform", "weighted", "partition", *blocks]
+
+    @property
+    def points(self) -> int:
+        return len(self.schemes) * len(self.rates)
+
+    @property
+    def study(self) -> str:
+        """The file of the sweep."""
+        return f"""
+            rounds = {self.rounds}
+            trials = {self.trials}
+            population.num_clients = {self.clients}
+            population.cohort_size = {self.clients // 10}
+            [grid]
+            scheme = {self.schemes}
+            population.dropout_rates = {list(self.rates)}
+        """
+
+    @property
+    def script(self) -> dict[str, Any]:
+        """Arguments of `numpy_sweep.points`."""
+        parsed = (Scheme.parse(name) for name in self.schemes)
+        peers = [peer_of(scheme, self.clients, self.clients // 10) for scheme in parsed]
+        selectors = [dataclasses.asdict(peer) for peer in peers if peer is not None]
+        sizes = {"rates": self.rates, "trials": self.trials, "rounds": self.rounds}
+        return {"selectors": selectors} | sizes
+
+    @property
+    def words(self) -> str:
+        return f"N = {self.clients}, {self.trials} trials x {self.rounds} rounds"
+
+    @property
+    def aim(self) -> float:
+        return 5 if self.clients < 1000 else 3
 
 
-def _by_script(history: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what a sweep keeps of histories bool[B, J, N]."""
-    counts, rounds = history.sum(axis=1), history.shape[1]
-    columns = [np.unique(np.packbits(own[:, own.any(axis=0)], axis=0), axis=1, return_counts=True)
-               for own in history]  # fmt: skip
-    rows = history.astype(np.float64)
-    rank, leverage = _leverages(rows)
-    with np.errstate(divide="ignore"):
-        hidden = np.where(counts > 0, 1 / leverage, np.nan)
-    hidden[~counts.any(axis=1)] = np.inf  # no client took part
-    is_exposed = (leverage > 1 - _NEAR).any(axis=1)
-    low, high = np.full(len(rows), -1), np.where(is_exposed, rounds - 1, -1)
-    while (own := np.flatnonzero(high - low > 1)).size:
-        middle = (low[own] + high[own]) // 2
-        until = rows[own] * (np.arange(rounds) <= middle[:, None])[..., None]
-        is_before = (_leverages(until)[1] > 1 - _NEAR).any(axis=1)
-        high[own] = np.where(is_before, middle, high[own])
-        low[own] = np.where(is_before, low[own], middle)
-    return {
-        "strong_privacy": np.array([min(sizes, default=-1) for _, sizes in columns]),
-        "rank": rank,
-        "exposed_clients": (leverage > 1 - _NEAR).sum(axis=1),
-        "first_exposed_round": high,
-        "hidden_among_worst": np.nanmin(hidden, axis=1),
-        "hidden_among_median": np.nanmedian(hidden, axis=1),
-        "skipped_rounds": (~history.any(axis=2)).sum(axis=1),
-        "fairness_gap": (counts.max(axis=1) - counts.min(axis=1)) / rounds,
-        "aggregation_cardinality": counts.sum(axis=1) / rounds,
-    }
+def _swept(size: _Size) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        study = tomllib.loads(size.study) | {"out": f"{folder}/own"}
+        return run_sweep(plan_sweep(sweep_of(study))).load()
 
 
-def _check_script(schemes: list[str], clients: int, rounds: int) -> None:
+def _check_script(size: _Size) -> None:
     """Raise unless the script finds in the same histories what we find.
 
     Its tolerance takes a client near exposure for exposed: its first round may be earlier.
     """
-    for scheme in schemes:
-        selector = Scheme.parse(scheme).build(clients, clients // 10)
+    for scheme in size.schemes:
+        selector = Scheme.parse(scheme).build(size.clients, size.clients // 10)
         online = availability.independent(0.3)
-        history = np.array(selection.rollout_trials(0, selector, online, rounds, 3))
-        theirs, ours = _by_script(history), analyse(history, at_end=True)
+        history = np.array(selection.rollout_trials(0, selector, online, size.rounds, 3))
+        theirs, ours = numpy_sweep.analysed(history), analyse(history, at_end=True)
         for name in ("strong_privacy", "rank", "hidden_among_worst", "hidden_among_median"):
             own = np.nan_to_num(getattr(ours, name)[:, -1], nan=np.inf)
             np.testing.assert_allclose(theirs[name], own, rtol=1e-5)
-        first = ours.first_exposure.min(axis=1, where=ours.first_exposure >= 0, initial=rounds)
-        gone = np.where(first < rounds, first, -1) - theirs["first_exposed_round"]
+        first = ours.first_exposure.min(axis=1, where=ours.first_exposure >= 0, initial=size.rounds)
+        gone = np.where(first < size.rounds, first, -1) - theirs["first_exposed_round"]
         assert ((gone >= 0) & (gone <= 2)).all(), gone
 
 
-def _beside_script(
-    clients: int, rounds: int, trials: int, rates: list[float], repeats: int
-) -> Measurement:
-    cohort = clients // 10
-    schemes = ["uniform", "weighted", "partition"]
-    schemes += [f"batch_partitioning:{size}" for size in (2, cohort // 2)]
-    settings = {"rounds": rounds, "trials": trials}
-    grid = {"scheme": schemes, "population": {"dropout_rates": rates}}
-    sizes = {"num_clients": clients, "cohort_size": cohort}
-
-    def ours() -> Any:
-        with tempfile.TemporaryDirectory() as folder:
-            asked = sweep_of(settings | {"population": sizes, "grid": grid, "out": f"{folder}/own"})
-            return run_sweep(plan_sweep(asked)).load()
-
-    peers = [peer_of(Scheme.parse(name), clients, cohort) for name in schemes]
+def _warm(size: _Size, repeats: int) -> Measurement:
+    arguments = size.script
 
     def script() -> list[dict[str, np.ndarray]]:
         with one_thread():
-            return [
-                _by_script(peer.rollouts(np.full(clients, rate), trials, rounds))
-                for peer in peers
-                for rate in rates
-                if peer is not None
-            ]
+            return numpy_sweep.points(**arguments)
 
-    def check(results: Any, _: Any) -> None:
+    def check(results: Any, theirs: list[dict[str, np.ndarray]]) -> None:
         assert bool(results["done"].all())
-        _check_script(schemes, clients, rounds)
+        assert len(theirs) == size.points
+        _check_script(size)
 
     return compare(
-        ours,
+        lambda: _swept(size),
         script,
-        work=len(schemes) * len(rates),
+        work=size.points,
         unit="points",
         peer_name="a NumPy script: all trials of a point at once, on one core",
         check=check,
-        aim=5 if clients < 1000 else 3,
+        aim=size.aim,
         repeats=repeats,
         note="planned and stored; the script keeps its arrays in memory, and its tolerance may see "
         "the first exposure up to two rounds early",
     )
 
 
+class _Ended(NamedTuple):
+    """A program that has ended: what it printed, the most bytes that it held, what it compiled."""
+
+    answer: dict[str, Any]
+    memory: int
+    compiled: dict[str, int]
+
+
+def _most_memory(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a process; return the most bytes that it has held (0 where the system hides it)."""
+    most = 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError, StopIteration):  # the process has just ended
+            most = kibibytes(pathlib.Path(f"/proc/{process.pid}"), "VmHWM:")
+        time.sleep(0.01)
+    return 1024 * most
+
+
+def _fresh(words: Sequence[str]) -> _Ended:
+    """Run a program in a fresh process with empty caches, NumPy on one thread."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
+        own = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JAX_LOG_COMPILES": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words],
+            stdout=output,
+            stderr=errors,
+            cwd=folder,
+            env=cold_environment(folder) | own,
+        )
+        memory = _most_memory(process)
+        errors.seek(0)
+        said = errors.read()
+        if process.returncode:
+            raise ResultsDifferError(f"{words[0]} ended with an error: {said[-500:]}")
+        output.seek(0)
+        loops = sum(1 for _ in pathlib.Path(folder).rglob("*.nbc"))
+        compiled = {"xla": said.count("Compiling "), "numba": loops}
+        return _Ended(json.loads(output.read()), memory, compiled)
+
+
+def _cold(size: _Size, repeats: int) -> Measurement:
+    with tempfile.TemporaryDirectory() as folder:
+        study = pathlib.Path(folder) / "study.toml"
+        study.write_text(size.study, encoding="utf-8")
+        sweep = ["mrsa_jax", "sweep", str(study), "--out", "own", "--json"]
+        script, found = ["benchmarks.numpy_sweep", json.dumps(size.script)], []
+
+        def ours() -> _Ended:
+            found.append(_fresh(sweep))
+            return found[-1]
+
+        def check(ended: _Ended, theirs: _Ended) -> None:
+            assert ended.answer["done"] == theirs.answer["done"] == size.points
+            assert not theirs.answer["jax"], "the script has loaded JAX"
+
+        measured = compare(
+            ours,
+            lambda: _fresh(script),
+            work=size.points,
+            unit="points",
+            peer_name="a NumPy script in a fresh process",
+            check=check,
+            aim=1,
+            repeats=repeats,
+            note="`mrsa-jax sweep` from its start to its end, caches of programs and loops empty; "
+            "memory and what is compiled: of its process",
+        )
+    memory, compiled = min(one.memory for one in found), found[0].compiled
+    return dataclasses.replace(measured, memory_bytes=memory, compiled=compiled)
+
+
+def _changes(largest: _Size, changed: Sequence[_Size], repeats: int) -> Measurement:
+    """Time sweeps of other shapes after one of the largest."""
+    _swept(largest)
+
+    def check(results: list[Any], _: None) -> None:
+        for size, found in zip(changed, results, strict=True):
+            assert found["done"].size == size.points
+            assert bool(found["done"].all())
+
+    return compare(
+        lambda: [_swept(size) for size in changed],
+        work=len(changed),
+        unit="sweeps",
+        check=check,
+        repeats=repeats,
+        note="aim: the first call compiles nothing",
+    )
+
+
 def cases(quick: bool) -> list[Case]:
-    """Return a sweep of schemes, rates and targets, and sweeps against a script."""
+    """Return a sweep of schemes, rates and targets, sweeps against a script, and new shapes."""
     rounds, trials, rates, repeats = (40, 2, 2, 1) if quick else (500, 100, 5, 2)
     name = f"6 schemes x {rates} rates x 3 targets x {trials} trials x {rounds} rounds"
     found = [Case(name, lambda: _measure(_planned(rounds, trials, rates), repeats))]
-    for clients in (60,) if quick else (60, 120, 240, 1000):
-        sizes = (clients, 40, 4, [0.3], 1) if quick else (clients, 150, 20, [0.1, 0.3, 0.5], 3)
-        words = f"against a script: N = {clients}, {sizes[2]} trials x {sizes[1]} rounds"
-        found.append(Case(words, functools.partial(_beside_script, *sizes)))
-    return found
+    own = (40, 4, (0.3,)) if quick else (150, 20, (0.1, 0.3, 0.5))
+    sizes = [_Size(clients, *own) for clients in ((60,) if quick else (60, 120, 240, 1000))]
+    often = 1 if quick else 3
+    for words, measure in (("against", _warm), ("cold, against", _cold)):
+        for size in sizes:
+            run = functools.partial(measure, size, often)
+            found.append(Case(f"{words} a script: {size.words}", run))
+    largest = _Size(120, *own)
+    changed = [
+        _Size(100 - 20 * (i % 3), largest.rounds - 1 - i, largest.trials - i % 4, largest.rates)
+        for i in range(10)
+    ]
+    run = functools.partial(_changes, largest, changed, often)
+    return [*found, Case(f"ten changes of shape below {largest.words}", run)]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 
 from mrsa_jax import availability, selection
 from mrsa_jax.bench.harness import Case, Measurement, ResultsDifferError, Sized, compare
-from mrsa_jax.selection import Scheme
+
+if TYPE_CHECKING:
+    import jax  # scripts in NumPy use the peer without it
+
+    from mrsa_jax.selection import Scheme
 
 _AT_ONCE = 250  # trials whose state stays in the peer's cache
 _FEWEST = 20  # trials from which on statistics are compared
@@ -23,7 +27,7 @@ _NOTE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class _NumPy:
+class NumPySelection:
     """A scheme in NumPy: each round is a few operations on all trials of a chunk.
 
     Attributes:
@@ -97,10 +101,10 @@ def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
 
 
 def _measure(
-    scheme: str, clients: int, cohort: int, peer: _NumPy | None, rounds: int, trials: int
+    scheme: str, clients: int, cohort: int, peer: NumPySelection | None, rounds: int, trials: int
 ) -> Measurement:
     """Measure one scheme with the papers' mixed rates, shuffled."""
-    selector = Scheme.parse(scheme).build(clients, cohort)
+    selector = selection.Scheme.parse(scheme).build(clients, cohort)
     rates = availability.assign_rates(0, [0.1, 0.2, 0.3, 0.4, 0.5], clients)
     online = availability.independent(rates)
     peer_trials = min(trials, _AT_ONCE)
@@ -128,25 +132,25 @@ def _measure(
     )
 
 
-def peer_of(scheme: Scheme, clients: int, cohort: int) -> _NumPy | None:
+def peer_of(scheme: Scheme, clients: int, cohort: int) -> NumPySelection | None:
     """Return the same scheme in NumPy; None where nobody wrote it."""
     name, parameters = scheme.name, scheme.parameters
     if name in ("uniform", "weighted"):
-        return _NumPy(clients, cohort, 1, "random" if name == "uniform" else "greedy")
+        return NumPySelection(clients, cohort, 1, "random" if name == "uniform" else "greedy")
     if name == "partition":
-        return _NumPy(clients, cohort, cohort, "least_used")
+        return NumPySelection(clients, cohort, cohort, "least_used")
     if name == "batch_partitioning":
         target, fairness = (*parameters, "least_used")[:2]
         order = "random" if fairness == "uniform" else fairness
-        return _NumPy(clients, cohort, target, order)
+        return NumPySelection(clients, cohort, target, order)
     if name == "bernoulli" and parameters[0] == cohort / clients:
-        return _NumPy(clients, cohort, 1, "joins")
+        return NumPySelection(clients, cohort, 1, "joins")
     return None
 
 
 def sized(n: int, cohort_size: int, scheme: str, rounds: int, trials: int) -> Sized:
     """Return rollouts of one scheme."""
-    own = Scheme.parse(scheme)
+    own = selection.Scheme.parse(scheme)
     own.check(n, cohort_size)
     peer = peer_of(own, n, cohort_size)
 

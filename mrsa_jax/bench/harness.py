@@ -7,10 +7,12 @@ commit in every record.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import contextvars
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -44,6 +46,7 @@ class Measurement:
         unit: Unit of `work`, e.g. `"rounds"`.
         work: Units done in one call.
         first_call_seconds: Our first call, compilation included.
+        compiled: What that call compiled: programs of XLA, and loops of numba.
         seconds: Of each of our calls after that.
         processor_seconds: Of all cores, of each of them; empty on an accelerator.
         peer: What we are compared with.
@@ -64,6 +67,7 @@ class Measurement:
     first_call_seconds: float
     seconds: tuple[float, ...]
     processor_seconds: tuple[float, ...] = ()
+    compiled: dict[str, int] = dataclasses.field(default_factory=dict)
     peer: str | None = None
     peer_seconds: tuple[float, ...] = ()
     peer_processor_seconds: tuple[float, ...] = ()
@@ -153,16 +157,40 @@ def _memory_of(function: Callable[[], Any]) -> int | None:
     own = pathlib.Path("/proc/self")
     try:
         (own / "clear_refs").write_text("5")  # the high-water mark begins anew
-        held = _kibibytes(own, "VmRSS:")
+        held = kibibytes(own, "VmRSS:")
         _block(function())
-        return 1024 * max(_kibibytes(own, "VmHWM:") - held, 0)
+        return 1024 * max(kibibytes(own, "VmHWM:") - held, 0)
     except OSError:
         return None
 
 
-def _kibibytes(process: pathlib.Path, name: str) -> int:
+def kibibytes(process: pathlib.Path, name: str) -> int:
+    """Return a figure of a process's memory, such as "VmRSS:", from its folder in /proc."""
     lines = (process / "status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+@functools.cache
+def _compilations() -> collections.Counter[str]:
+    """Return what counts, from its first use on, all that any thread of this process compiles."""
+    import jax
+    from numba.core import event as events
+
+    found = collections.Counter(xla=0, numba=0)
+
+    class Loops(events.Listener):
+        def on_start(self, event: Any) -> None:
+            found["numba"] += 1
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    def listen(event: str, duration_secs: float, **_: Any) -> None:
+        found["xla"] += event == "/jax/core/compile/backend_compile_duration"
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    events.register("numba:compile", Loops())
+    return found
 
 
 def compare(
@@ -212,7 +240,9 @@ def compare(
     """
     import jax
 
+    before = _compilations().copy()
     first = _timed(ours)
+    compiled = {name: count - before[name] for name, count in _compilations().items()}
     scale = 1.0 if peer_work is None else work / peer_work
     peer_value = None if peer is None else _timed(peer).value
     if check is not None:
@@ -235,6 +265,7 @@ def compare(
         unit=unit,
         work=float(work),
         first_call_seconds=first_seconds,
+        compiled=compiled,
         seconds=tuple(one.seconds for one in mine),
         processor_seconds=tuple(one.processor for one in mine if here),
         peer=peer_name,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mrsa_jax.bench.harness import Measurement
     from mrsa_jax.bench.scaling import Change, Curve
 
-_WIDTH = 170  # of tables where there is no terminal
+_WIDTH = 200  # of tables where there is no terminal
 _TOPICS = tyro.conf.arg(metavar="[TOPIC ...]")
 _Values = Annotated[tuple[str, ...], tyro.conf.arg(metavar="X [X ...]")]
 _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"
@@ -268,15 +268,17 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
 
 def _print_tables(report: Report, seconds: float) -> None:
     if report.measurements:
-        headings = ("Topic", "Case", "Rate", "Memory", "Ratio", "For a core", "Aim", "Against")
+        headings = ("Topic", "Case", "Rate", "Seconds", "Core seconds", "Compiled", "Memory",
+                    "Ratio", "For a core", "Aim", "Against")  # fmt: skip
         _table(headings, [_cells(item) for item in report.measurements])
     where = report.machine
     print_words(
         output_console(_WIDTH),
         f"{seconds:.0f} s on {where['processor']}, {where['cores']} cores, {where['device']}, "
         f"Python {where['python']}, JAX {where['versions']['jax']}; load at the start "
-        f"{where['load'] or 0:.1f}. Ratio: our rate over theirs, fastest call against fastest; for "
-        "a core, by processor seconds, where both sides' are known.",
+        f"{where['load'] or 0:.1f}. Seconds: of our fastest call, and of all cores that it took. "
+        "Compiled: programs and loops by its first call. Ratio: our rate over theirs, fastest call "
+        "against fastest; for a core, by processor seconds, where both sides' are known.",
     )
     errors = error_console()
     for failure in report.failures:
@@ -315,13 +317,15 @@ def _cells(item: Measurement) -> tuple[Any, ...]:
     aim = "" if item.aim is None else f"{item.aim:g}"
     memory = "" if item.memory_bytes is None else bytes_in_words(item.memory_bytes)
     words = f"{item.case} (noise: spread {item.spread:.0%})" if item.is_noise else item.case
-    found = (item.benchmark, words, f"{rate} {item.unit}/s", memory)
+    times = (f"{min(each):.3g}" if each else "" for each in (item.seconds, item.processor_seconds))
+    compiled = " + ".join(str(count) for count in item.compiled.values())
+    found = (item.benchmark, words, f"{rate} {item.unit}/s", *times, compiled, memory)
     return (*found, ratio, core, aim, item.peer or "")
 
 
-_NUMBERS = {"Rate", "Memory", "Ratio", "For a core", "Aim", "New time over old"}
+_WORDS = {"Topic", "Case", "What is measured", "Against", "With --peers", "Change"}
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
-    left = [i for i, heading in enumerate(headings) if heading not in _NUMBERS]
+    left = [i for i, heading in enumerate(headings) if heading in _WORDS]
     return print_table(headings, rows, left=left, width=_WIDTH)

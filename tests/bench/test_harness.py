@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import itertools
 import json
 import pathlib
 import time
 
+import jax
+import numba  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
@@ -69,6 +72,21 @@ def test_the_memory_of_a_call_is_what_it_takes_at_most() -> None:
     assert taken is not None
     assert 0.98 * 2**26 <= taken < 2**27  # some pages of what was there may go
     assert harness._memory_of(lambda: 1) < 2**22  # type: ignore[operator]
+
+
+def test_what_any_thread_compiles_in_the_first_call_is_counted() -> None:
+    program, loop = jax.jit(lambda x: x * 3 + 1), numba.njit(lambda x: x + 1)
+    given = iter([np.ones(5), np.ones(7), np.ones(5), np.ones(5)])
+
+    def ours() -> None:
+        values = jax.device_put(next(given))
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(program, values).result()
+            pool.submit(loop, 1).result()
+
+    item = harness.compare(ours, work=1.0, unit="x", repeats=2)  # the second call has a new shape
+    assert item.compiled == {"xla": 1, "numba": 1}
+    assert harness.compare(lambda: loop(2), work=1.0, unit="x").compiled == {"xla": 0, "numba": 0}
 
 
 def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_histories_of_whole_blocks() -> None:
 
 @pytest.mark.parametrize("size", [3, 12])
 def test_the_numpy_peer_selects_whole_blocks_of_available_clients(size: int) -> None:
-    peer = _selection._NumPy(120, 12, size, "least_used")
+    peer = _selection.NumPySelection(120, 12, size, "least_used")
     history = peer.rollouts(np.where(np.arange(120) < 12, 1.0, 0.1), 2, 40)
     assert set(history.sum(axis=2).ravel().tolist()) <= {0, 12}
     assert history.any()
@@ -122,7 +122,7 @@ def test_the_numpy_peer_selects_whole_blocks_of_available_clients(size: int) -> 
 
 def test_the_numpy_peer_takes_the_least_used_first() -> None:
     for order, size in (("greedy", 1), ("least_used", 12)):
-        history = _selection._NumPy(120, 12, size, order).rollouts(np.zeros(120), 3, 20)
+        history = _selection.NumPySelection(120, 12, size, order).rollouts(np.zeros(120), 3, 20)
         assert (history.sum(axis=1) == 2).all()  # 20 rounds of 12 are two turns of 120
 
 
