@@ -130,11 +130,12 @@ def spoken(name: Any) -> str:
 
 def histogram_chart(data: pd.DataFrame, column: str = "error", least: float = _LEAST) -> Chart:
     """Return how many clients are known with which error: steps over bins of a logarithmic axis."""
-    bins = np.logspace(np.log10(least), 6, 4 * int(6 - np.log10(least)) + 1)
+    top = float(np.ceil(np.log10(np.clip(np.nan_to_num(data[column].max()), 10.0, 1e6))))
+    bins = np.logspace(np.log10(least), top, 4 * int(top - np.log10(least)) + 1)
     lines = []
     for label, rows in data.groupby("scheme", sort=False):
         values = rows[column].dropna()
-        counts, _ = np.histogram(np.clip(values, 1.01 * least, 0.99e6), bins)
+        counts, _ = np.histogram(np.clip(values, 1.01 * least, 0.99 * bins[-1]), bins)
         share = np.append(100 * counts / max(len(values), 1), 0.0)
         name, beyond = f"mean {values.mean():.2g}", [(values < least), (values > bins[-1])]
         for side, end, outside in zip(("below", "above"), bins[[0, -1]], beyond, strict=True):
@@ -255,7 +256,7 @@ def _draw(ax: Axes, image: np.ndarray, value_range: tuple[float, float] | None, 
     low, high = (image.min(), image.max()) if value_range is None else value_range
     shown = np.clip((image - low) / (high - low if high > low else 1.0), 0.0, 1.0)
     grey = shown[..., 0] if shown.shape[-1] == 1 else shown
-    ax.imshow(grey, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
+    ax.imshow(grey, cmap="gray", vmin=0.0, vmax=1.0, interpolation="none")
     ax.set_xticks([])
     ax.set_yticks([])
     ax.grid(visible=False)

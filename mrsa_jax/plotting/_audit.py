@@ -214,7 +214,7 @@ def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
                 lines.append(line._replace(low=low, high=high) if name == "sums" else line)
     return Chart(
         "Exposure when clients collude", f"{_WHO[who]}.", lines,
-        "clients who collude with the server (%)", "chance of exposure", whole="",
+        "clients who collude with the server (%)", "probability of exposure", whole="",
         y_range=(0.0, 1.0), empty="no client is exposed in any draw", names_lines=has_graph,
         marks_points=True,
     )  # fmt: skip

@@ -140,7 +140,7 @@ def plot_policies(
     told += f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum." * is_privacy
     chart = Chart(
         words, told, lines,
-        "chance to leave at each step, q (%)", name, are_schemes=False, marks_points=True,
+        "probability of leaving at each step, q (%)", name, are_schemes=False, marks_points=True,
         whole="y" * (quantity in ("weak", "strong")),
     )  # fmt: skip
     return draw(chart, ax=ax)

@@ -177,11 +177,11 @@ def _two(
 
 def _epsilon(results: xr.Dataset) -> Chart:
     lines = _two(
-        results, "evaluation", ("epsilon_mean", "mean client"), ("epsilon_worst", "worst client")
+        results, "evaluation", ("epsilon_worst", "worst client"), ("epsilon_mean", "mean client")
     )
     caption = (
-        "Epsilon of clients' whole histories against the server, from who really survived: from "
-        "the clients' mean (thick) to the worst client (thin)."
+        "Epsilon of clients' whole histories against the server, from who really survived: of "
+        "the worst client (thick), and the clients' mean (thin)."
     )
     return Chart("Epsilon spent", caption, lines, y_label="epsilon of a whole history")
 
@@ -194,7 +194,7 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
         for name, weight in (("worst", "main"), ("mean", "thin")):
             spent = own[f"epsilon_{name}"].values
             told = "worst client's" if name == "worst" else "clients' mean"
-            lines.append(Line(label, spent, accuracy, f"at the {told}", weight=weight))
+            lines.append(Line(label, spent, accuracy, f"{told} epsilon", weight=weight))
     caption = (
         "Test accuracy against the epsilon that clients have spent until then: the worst client's "
         "(thick) and the clients' mean (thin)."
@@ -205,11 +205,11 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
 
 def _bits(results: xr.Dataset) -> Chart:
     lines = _two(
-        results, "rounds_done", ("bits_median", "median client"), ("bits_worst", "worst client")
+        results, "rounds_done", ("bits_worst", "worst client"), ("bits_median", "median client")
     )
     caption = (
         "Bits per coordinate that the sums reveal of a client's updates, which drift as measured: "
-        "from the median client (thick) to the worst (thin). T caps what they reveal of each "
+        "of the worst client (thick) and the median client (thin). T caps what they reveal of each "
         "update, not these totals."
     )
     return Chart("Bits about a client's updates", caption, lines, y_label="bits per coordinate")
@@ -279,13 +279,13 @@ def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> A
     - `fairness_gap`: F over rounds.
     - `aggregation_cardinality`: C over rounds, its expectation as a thin line.
     - `accuracy`, `loss`: of the global model, at each test.
-    - `epsilon`: over rounds, a band from the clients' mean (thick) to the worst (thin).
+    - `epsilon`: over rounds, a band from the worst client (thick) to the clients' mean (thin).
     - `accuracy_epsilon`: accuracy against the epsilon spent until then, the worst client's (thick)
       and the clients' mean (thin).
     - `reconstruction_error`: clients' errors in rising order (eq. (35)).
     - `correlation`: how a client's updates correlate over rounds, with the fit of a memory.
     - `bits_worst`: bits per coordinate that sums reveal of a client's updates, over rounds, from
-      the median client of those who took part (thick) to the worst (thin).
+      the worst client (thick) to the median one of those who took part (thin).
 
     Args:
         results: Data set of a study that has what the figure shows: one that trains, with noise
@@ -306,7 +306,7 @@ def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> A
         >>> axes = ("scheme", "evaluation")
         >>> rows = {"epsilon_mean": (axes, [[1.0, 2.0]]), "epsilon_worst": (axes, [[2.0, 4.0]])}
         >>> found = xr.Dataset(rows, {"scheme": ["Random"], "evaluation": [10, 20]})
-        >>> mean, worst = mj.plotting.plot_study(found, "epsilon").lines
+        >>> worst, mean = mj.plotting.plot_study(found, "epsilon").lines
         >>> mean.get_ydata().tolist(), worst.get_ydata().tolist()
         ([1.0, 2.0], [2.0, 4.0])
     """

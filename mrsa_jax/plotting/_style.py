@@ -175,7 +175,9 @@ def look(label: str, place: int, *, is_scheme: bool) -> tuple[str, tuple[float, 
     """
     if label == CHANCE:
         return "#777777", _DASHES[3]
-    if is_scheme or label in NAMED:
+    swept = re.fullmatch(r"T = (\d+)", label)  # a T looks as blocks of it do
+    label = f"Multi-RoundSecAgg (T={swept[1]})" if swept else label
+    if is_scheme or swept or label in NAMED:
         return scheme_colour(label), scheme_dashes(label)
     dashes = _DASHES_OF_OTHERS[place % len(_DASHES_OF_OTHERS)]
     return _OTHERS[place % len(_OTHERS)], tuple(length / 2.2 for length in dashes)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.plotting._names import legend, legend_of_widths, name_curves, plain, short
+from mrsa_jax.plotting._names import OWN, legend, legend_of_widths, name_curves, plain, short
 from mrsa_jax.plotting._style import (
+    CHANCE,
     MARKERS,
     WARNING,
     caption,
@@ -284,7 +285,8 @@ def _widths(chart: Chart) -> list[tuple[str, dict[str, Any]]]:
     found: dict[str, dict[str, Any]] = {}
     for line in chart.lines:
         weight, *more = line.weight.split()
-        look = {"lw": _WIDTHS[weight], "ls": _STYLES[more[0] if more else "solid"]}
+        style = ":" if line.series == CHANCE else _STYLES[more[0] if more else "solid"]
+        look = {"lw": _WIDTHS[weight], "ls": style}
         if line.name and line.kind != "marks":
             found.setdefault(line.name, look | {"alpha": 0.22 if weight == "broad" else None})
     return list(found.items())
@@ -293,9 +295,10 @@ def _widths(chart: Chart) -> list[tuple[str, dict[str, Any]]]:
 def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
 
     looks = ListedColormap([colour for _, colour in cells.kinds])
-    ax.imshow(cells.values, looks, aspect="auto", interpolation="nearest", vmin=0,
+    ax.imshow(cells.values, looks, aspect="auto", interpolation="none", vmin=0,
               vmax=len(cells.kinds) - 1)  # fmt: skip
     for edge in cells.edges:
         ax.axvline(edge - 0.5, color="white", linewidth=0.8)
@@ -303,7 +306,13 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
     ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
     if cells.keys:
         patches = [Patch(color=colour, label=name) for name, colour in cells.keys]
-        ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        below = ScaledTranslation(0, -0.42, figure.dpi_scale_trans)  # the axis' own words
+        ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, 0), frameon=False,
+                  bbox_transform=ax.transAxes + below)  # fmt: skip
+        if figure.get_gid() == OWN:  # room for the rows
+            figure.set_figheight(figure.get_figheight() + 0.17 * len(patches))
     caption(ax, chart.caption)
     return ax
 

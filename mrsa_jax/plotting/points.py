@@ -93,13 +93,14 @@ def points_chart(
     shown = table[table[variable].notna()]
     is_number = table[x].dtype.kind in "iuf"
     names = {} if is_number else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
+    is_count = x in ("round", "rounds") and shown[variable].dtype.kind in "iu"  # known until then
     lines = []
     for label, rows in by_hue(shown, hue):
         places = (rows[x] if is_number else rows[x].map(names)).to_numpy()
         values = (shown_scale(variable) * rows[variable].astype(float)).groupby(places)
         mean, edges = values.mean(), _range(values)
         at = mean.index.to_numpy(float)
-        look: dict[str, Any] = {}
+        look: dict[str, Any] = {"kind": "step"} if is_count else {}
         if not is_number:
             own = [label_of(list(names)[int(place)]) for place in at]
             look = {"kind": "marks", "words": _words(label, own, mean.to_numpy(), edges)}
@@ -151,7 +152,7 @@ def plot_points(
 
     Where several points share both (other axes, seeds) the curve is their mean and the band spans
     their extremes. Values of `x` that are no numbers stand side by side, and no line joins them.
-    Curves of many points have no marks.
+    Curves of many points have no marks; whole numbers over rounds are drawn as steps.
 
     Args:
         table: A row a point.

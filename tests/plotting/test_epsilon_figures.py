@@ -32,7 +32,7 @@ def test_epsilon_over_rounds_and_accuracy_against_it(results: xr.Dataset) -> Non
     spent, learnt = (plotting.plot_study(results, name) for name in figures)
     for k, label in enumerate(SCHEMES):
         own = results.isel(scheme=k)
-        mean, worst = spent.get_lines()[2 * k : 2 * k + 2]
+        worst, mean = spent.get_lines()[2 * k : 2 * k + 2]
         np.testing.assert_allclose(mean.get_ydata(), own["epsilon_mean"])
         np.testing.assert_allclose(worst.get_ydata(), own["epsilon_worst"])
         np.testing.assert_array_equal(mean.get_xdata(), [2, 4, 6, 8])
@@ -42,13 +42,13 @@ def test_epsilon_over_rounds_and_accuracy_against_it(results: xr.Dataset) -> Non
             np.testing.assert_allclose(line.get_ydata(), 100 * own["accuracy"])
         for line in (mean, worst, thick, thin):
             assert line.get_color() == plotting.scheme_colour(label)
-        assert mean.get_label() == thick.get_label() == label
-        assert thick.get_lw() > thin.get_lw()
+        assert worst.get_label() == thick.get_label() == label
+        assert worst.get_lw() == thick.get_lw() > thin.get_lw() == mean.get_lw()
     (key,) = [part for part in spent.get_children() if isinstance(part, Legend)]
     meanings = {
         text.get_text(): line for text, line in zip(key.texts, key.get_lines(), strict=True)
     }
-    assert meanings["mean client"].get_lw() > meanings["worst client"].get_lw()
+    assert meanings["worst client"].get_lw() > meanings["mean client"].get_lw()
     assert spent.get_legend() is None  # names stand at the curves
     plt.close("all")
 

@@ -251,6 +251,22 @@ def test_points_over_logarithmic_axes_with_curves_by_name() -> None:
     plt.close("all")
 
 
+def test_counts_over_rounds_are_steps_and_a_t_looks_as_its_blocks_do() -> None:
+    table = pd.DataFrame({"round": [1, 2, 3], "exposed": [0, 2, 5], "C": [1.0, 2.5, 2.0]})
+    drawn = {
+        (name, x): plotting.plot_points(table, name, x=x).lines[0].get_drawstyle()
+        for name, x in (("exposed", "round"), ("C", "round"), ("exposed", "C"))
+    }
+    assert [names for names, style in drawn.items() if style == "steps-post"] == [
+        ("exposed", "round")
+    ]
+    swept = pd.DataFrame({"p": [0.1, 0.1], "privacy_target": [4, 5], "C": [3.0, 2.0]})
+    lines = plotting.plot_points(swept, "C", x="p", hue="privacy_target").lines
+    colours = [plotting.scheme_colour(f"Multi-RoundSecAgg (T={t})") for t in (4, 5)]
+    assert [line.get_color() for line in lines] == colours
+    plt.close("all")
+
+
 def test_accuracy_over_an_axis_is_in_percent() -> None:
     table = pd.DataFrame({"dropout_rate": [0.0, 0.1, 0.3], "accuracy": [0.75, 0.5, 0.25]})
     ax = plotting.plot_points(table, "accuracy", x="dropout_rate")
