@@ -100,7 +100,7 @@ docs: $(VENV)/.test
 
 # the gallery's pictures, one script each
 gallery: $(VENV)/.test
-	cd docs/gallery/images && for script in ../*.py; do $(abspath $(BIN))/python $$script || exit 1; done
+	cd docs/gallery/images && for script in ../*.py; do SOURCE_DATE_EPOCH=0 $(abspath $(BIN))/python $$script || exit 1; done
 
 # the report: its numbers, figures and text, in paper/
 paper: $(VENV)/.test

@@ -190,11 +190,11 @@ def test_a_page_runs(
 
 
 def check_pictures(text: str, folder: pathlib.Path) -> None:
-    """Compare what a page has drawn with what it shows; a digit in a legend may differ."""
-    for drawn in folder.glob("*.png"):
+    """Compare what a page has drawn with what it shows."""
+    for drawn in folder.glob("*.svg"):
         stored = DOCS / "gallery/images" / drawn.name
         if f"gallery/images/{drawn.name})" in text:
-            assert _pictures().differing(drawn, stored) <= 10 * _pictures().MOST, drawn.name
+            assert _pictures().differing(drawn, stored) <= _pictures().MOST, drawn.name
 
 
 @functools.cache
@@ -249,13 +249,13 @@ def test_a_page_that_lies_fails(text: str, tmp_path: pathlib.Path) -> None:
 
 
 def test_a_page_shows_what_it_draws(tmp_path: pathlib.Path) -> None:
-    text = "![words](../gallery/images/plot_roc.png)"
-    image = (DOCS / "gallery/images/plot_roc.png").read_bytes()
-    (tmp_path / "plot_roc.png").write_bytes(image)
-    (tmp_path / "figure.png").write_bytes(b"of the page's own")
+    text = "![words](../gallery/images/plot_roc.svg)"
+    image = (DOCS / "gallery/images/plot_roc.svg").read_bytes()
+    (tmp_path / "plot_roc.svg").write_bytes(image)
+    (tmp_path / "figure.svg").write_bytes(b"of the page's own")
     check_pictures(text, tmp_path)
-    other = (DOCS / "gallery/images/plot_bits.png").read_bytes()
-    (tmp_path / "plot_roc.png").write_bytes(other)
+    other = (DOCS / "gallery/images/plot_bits.svg").read_bytes()
+    (tmp_path / "plot_roc.svg").write_bytes(other)
     with pytest.raises(AssertionError, match="plot_roc"):
         check_pictures(text, tmp_path)
 

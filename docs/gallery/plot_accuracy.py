@@ -10,5 +10,6 @@ study = mj.study.DemoConfig(
     training=mj.study.TrainingConfig(model="logistic", evaluate_every=4),
 )
 results = mj.study.run(study)
-ax = mj.plotting.plot_study(results, "accuracy")
-ax.figure.savefig("plot_accuracy.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_study(results, "accuracy")
+    ax.figure.savefig("plot_accuracy.svg")

@@ -15,5 +15,6 @@ with tempfile.TemporaryDirectory() as folder:
     np.save(log, np.asarray(history))
     mj.study.run_and_save(mj.study.AuditConfig(file=log, out=out))
     rounds = pd.read_csv(out / "rounds.csv")
-ax = mj.plotting.plot_audit_exposure(rounds, num_clients=30)
-ax.figure.savefig("plot_audit_exposure.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_audit_exposure(rounds, num_clients=30)
+    ax.figure.savefig("plot_audit_exposure.svg")

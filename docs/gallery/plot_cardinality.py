@@ -9,5 +9,6 @@ study = mj.study.SimulateConfig(
     population=mj.study.PopulationConfig(num_clients=48, cohort_size=8),
 )
 results = mj.study.run(study)
-ax = mj.plotting.plot_study(results, "aggregation_cardinality")
-ax.figure.savefig("plot_cardinality.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_study(results, "aggregation_cardinality")
+    ax.figure.savefig("plot_cardinality.svg")

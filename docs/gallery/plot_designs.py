@@ -12,5 +12,6 @@ judged = {
     name: mj.design.judge(lines, 8, 0.3, num_rounds=40, num_trials=3)
     for name, lines in families.items()
 }
-ax = mj.plotting.plot_designs(judged)
-ax.figure.savefig("plot_designs.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_designs(judged)
+    ax.figure.savefig("plot_designs.svg")

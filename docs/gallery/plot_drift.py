@@ -10,5 +10,6 @@ study = mj.study.DemoConfig(
     training=mj.study.TrainingConfig(model="logistic", evaluate_every=4),
 )
 results = mj.study.run(study)
-ax = mj.plotting.plot_study(results, "correlation")
-ax.figure.savefig("plot_drift.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_study(results, "correlation")
+    ax.figure.savefig("plot_drift.svg")

@@ -17,5 +17,6 @@ for label, scheme in schemes.items():
     found = mj.attacks.least_squares(who, who @ updates)
     for error in np.asarray(mj.attacks.reconstruction_error(updates, found)):
         errors.append({"scheme": label, "error": max(float(error), 1e-12)})  # below is rounding
-ax = mj.plotting.plot_error_histogram(pd.DataFrame(errors))
-ax.figure.savefig("plot_error_histogram.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_error_histogram(pd.DataFrame(errors))
+    ax.figure.savefig("plot_error_histogram.svg")

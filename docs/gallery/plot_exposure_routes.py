@@ -13,5 +13,6 @@ routes = {
     )
     for label, scheme in schemes.items()
 }
-ax = mj.plotting.plot_exposure_routes(routes)
-ax.figure.savefig("plot_exposure_routes.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_exposure_routes(routes)
+    ax.figure.savefig("plot_exposure_routes.svg")

@@ -9,5 +9,6 @@ study = mj.study.SimulateConfig(
     population=mj.study.PopulationConfig(num_clients=48, cohort_size=8),
 )
 results = mj.study.run(study)
-ax = mj.plotting.plot_study(results, "fairness_gap")
-ax.figure.savefig("plot_fairness.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_study(results, "fairness_gap")
+    ax.figure.savefig("plot_fairness.svg")

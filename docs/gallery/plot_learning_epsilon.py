@@ -11,5 +11,6 @@ study = mj.study.TrainConfig(
     aggregation=mj.study.AggregationConfig(noise_multiplier=0.5, clip_norm=1.0, modulus_bits=24),
 )
 results = mj.study.run(study)
-ax = mj.plotting.plot_study(results, "accuracy_epsilon")
-ax.figure.savefig("plot_learning_epsilon.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_study(results, "accuracy_epsilon")
+    ax.figure.savefig("plot_learning_epsilon.svg")

@@ -23,5 +23,6 @@ for name, selector, parts in (
     points += [
         {"blocks": label, "round": j + 1, "exposed clients": exposed[j]} for j in range(rounds)
     ]
-ax = mj.plotting.plot_points(pd.DataFrame(points), "exposed clients", x="round", hue="blocks")
-ax.figure.savefig("plot_parts.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_points(pd.DataFrame(points), "exposed clients", x="round", hue="blocks")
+    ax.figure.savefig("plot_parts.svg")

@@ -18,7 +18,8 @@ study = {
 with tempfile.TemporaryDirectory() as folder:
     table = mj.study.sweep(study, out=f"{folder}/sweep").mrsa.table()
 blocks = table[table["scheme"] == "Multi-RoundSecAgg"]
-ax = mj.plotting.plot_points(
-    blocks, "aggregation_cardinality", x="dropout_rates", hue="privacy_target"
-)
-ax.figure.savefig("plot_points.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_points(
+        blocks, "aggregation_cardinality", x="dropout_rates", hue="privacy_target"
+    )
+    ax.figure.savefig("plot_points.svg")

@@ -28,5 +28,6 @@ table = pd.DataFrame(
         for j, count in enumerate(np.asarray(exposed))
     ]
 )
-ax = mj.plotting.plot_points(table, "exposed clients", x="round", hue="clients unmask")
-ax.figure.savefig("plot_points_exposing.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_points(table, "exposed clients", x="round", hue="clients unmask")
+    ax.figure.savefig("plot_points_exposing.svg")

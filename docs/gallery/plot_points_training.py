@@ -24,5 +24,6 @@ for levels in ((2, 2, 2), (2, 8, 64), (64, 64, 64)):
         rows.append({"levels": name, "seconds of uploads": seconds, "accuracy": float(accuracy)})
 table = pd.DataFrame(rows)
 table = table[table["seconds of uploads"] < 0.192]  # 80 rounds of the quick ones
-ax = mj.plotting.plot_points(table, "accuracy", x="seconds of uploads", hue="levels")
-ax.figure.savefig("plot_points_training.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_points(table, "accuracy", x="seconds of uploads", hue="levels")
+    ax.figure.savefig("plot_points_training.svg")

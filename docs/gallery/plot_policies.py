@@ -11,5 +11,6 @@ kept = mj.privacy.policy_privacy(
     5,
     blocks=4,
 )
-ax = mj.plotting.plot_policies(kept)
-ax.figure.savefig("plot_policies.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_policies(kept)
+    ax.figure.savefig("plot_policies.svg")

@@ -11,5 +11,6 @@ rows = [
     ("User partition", 12, 1.4, 1.1, 1.8),
 ]
 table = pd.DataFrame(rows, columns=["scheme", "T", "C", "C_low", "C_high"])
-ax = mj.plotting.plot_tradeoff(table)
-ax.figure.savefig("plot_tradeoff.png")
+with mj.plotting.style("single"):
+    ax = mj.plotting.plot_tradeoff(table)
+    ax.figure.savefig("plot_tradeoff.svg")

@@ -31,6 +31,7 @@ yaml = pytest.importorskip("yaml")
 pytest.importorskip("sphinx")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "docs" / "gallery"
+_OF_README = "plot_participation.png"  # which registries of packages show too: not all take SVG
 
 
 class Page(html.parser.HTMLParser):
@@ -156,13 +157,15 @@ def test_every_notebook_and_figure_appears(
     figures = [name for name in mj.plotting.__all__ if name.startswith("plot_")]
     scripts = {path.stem for path in GALLERY.glob("*.py")}
     assert scripts >= set(figures)
-    assert scripts == {path.stem for path in (GALLERY / "images").iterdir()}
-    for name in scripts:
-        assert f"_images/{name}.png" in shown
+    pictures = {path.stem: path.name for path in (GALLERY / "images").iterdir()}
+    assert scripts == set(pictures)
+    assert [name for name in pictures.values() if not name.endswith(".svg")] == [_OF_README]
+    for name, picture in pictures.items():
+        assert f"_images/{picture}" in shown
         code = (GALLERY / f"{name}.py").read_text(encoding="utf-8")
         assert re.search(r"mj\.plotting\.(plot_\w+)\(", code)[1] in figures  # type: ignore[index]
         assert name not in figures or f"mj.plotting.{name}(" in code
-        assert f'savefig("{name}.png")' in code
+        assert f'savefig("{picture}")' in code
 
 
 def test_the_map_is_that_of_the_house() -> None:
@@ -295,39 +298,44 @@ def test_the_gallery_shows_what_its_scripts_draw(tmp_path: pathlib.Path) -> None
     subprocess.run([sys.executable, "-c", _DRAW, *map(str, scripts)], cwd=tmp_path, check=True,
                    timeout=900, env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
     found = {
-        path.stem: pictures.differing(
-            tmp_path / f"{path.stem}.png", GALLERY / "images" / f"{path.stem}.png"
-        )
-        for path in scripts
+        path.stem: pictures.differing(tmp_path / path.name, path)
+        for path in (GALLERY / "images").iterdir()
     }
     assert len(found) >= 24
     stale = {name: pixels for name, pixels in found.items() if pixels > pictures.MOST}
     assert not stale, f"`make gallery` draws these anew (pixels that differ): {stale}"
 
 
-def test_another_curve_is_another_picture_and_other_hinting_is_not(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_another_curve_is_another_picture_and_other_hinting_is_not(
+    kind: str, tmp_path: pathlib.Path
+) -> None:
     pictures = _module("docs/pictures.py")
 
-    def draw(name: str, ends: float = 0.8, colour: str = "#0072B2", label: str = "blocks of four",
-             width: float = 6.0, hinting: str = "default") -> pathlib.Path:  # fmt: skip
-        with plt.rc_context({"text.hinting": hinting}):
+    def draw(name: str, ends: float = 0.8, colour: str = "#0072B2", label: str = "of four",
+             width: float = 6.0, tone: float = 0.2, hinting: str = "default") -> Any:  # fmt: skip
+        path = tmp_path / f"{name}.{kind}"
+        with plt.rc_context({"text.hinting": hinting, "svg.fonttype": "none"}):
             figure = plt.figure(figsize=(width, 2.5))
-            ax = figure.add_axes((0.1, 0.2, 0.8, 0.7))
+            ax = figure.add_axes((0.1, 0.2, 0.5, 0.7))
             ax.plot([0, 1, 2, 3], [0.0, 0.5, 0.7, ends], color=colour, label=label)
             ax.plot([0, 1, 2, 3], [0.1, 0.2, 0.3, 0.4], color="black", label="random")
             ax.set(xlim=(0, 3), ylim=(0, 1), xlabel="rounds", ylabel="test accuracy (%)")
             ax.legend(loc="upper left")
-            figure.savefig(tmp_path / name)
+            image = figure.add_axes((0.7, 0.2, 0.2, 0.7))
+            image.imshow([[0, tone] * 8] * 16, vmin=0, vmax=1, interpolation="none")
+            figure.savefig(path)
             plt.close(figure)
-        return tmp_path / name
+        return path
 
-    stored = draw("stored.png")
-    for same in (draw("again.png"), draw("hinted.png", hinting="none")):
+    stored = draw("stored")
+    for same in (draw("again"), draw("hinted", hinting="none")):
         assert pictures.differing(same, stored) <= pictures.MOST
-    assert stored.read_bytes() != (tmp_path / "hinted.png").read_bytes()
-    for other in ({"ends": 0.75}, {"colour": "#D55E00"}, {"label": "_none"}, {"width": 6.2}):
-        assert pictures.differing(draw("other.png", **other), stored) > 2 * pictures.MOST, other
-        assert pictures.differing(stored, tmp_path / "other.png") > 2 * pictures.MOST, other
+    for other in ({"ends": 0.75}, {"colour": "#D55E00"}, {"label": "_none"}, {"width": 6.2},
+                  {"tone": 0.8}):  # fmt: skip
+        found = draw("other", **other)
+        for pair in ((found, stored), (stored, found)):
+            assert pictures.differing(*pair) > 2 * pictures.MOST, other
 
 
 @pytest.mark.slow
