@@ -88,7 +88,7 @@ html_js_files = ["search.js"]  # excerpts only where a browser may fetch them
 html_title = f"mrsa_jax {release}"
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = {"README": [], "docs/gallery/index": [], "docs/index": []}  # nothing below them
+html_sidebars = {page: [] for page in ("README", "docs/gallery/index", "docs/index", "docs/tour")}
 html_theme_options = {
     "logo": {"text": "mrsa_jax"},
     "show_nav_level": 1,

@@ -8,6 +8,10 @@ _ONE_LINE = re.compile(r"^( *)(Source|Cost): (.+)$")
 _CODE = re.compile(r"(``.+?``|`[^`\n]+`)")
 _PAGE = re.compile(r"\bdocs/(\w+)\.md")
 _RESULT = re.compile(r"^ *(Returns|Yields):$")
+_MARKUP = re.compile(
+    r"(?<!\S)(\*\*[A-Z][^*`]*\*\*)(?!\S)|(?<=\w)_(?!\w)|[*|`]"
+)  # but for bold words
+_LETTER = re.compile(r"^( *\w+: )(\w{1,3}\.)(?=\s|$)")  # which would begin a list, as in "size: N."
 _LIST = re.compile(r"^ *(-|\d+\.) ")
 
 
@@ -73,7 +77,8 @@ def _escaped(line: str) -> str:
     parts = _CODE.split(line)
     for place, part in enumerate(parts):
         if place % 2 == 0:
-            plain = re.sub(r"(?<=\w)_(?!\w)|[*|`]", r"\\\g<0>", part)
+            plain = _MARKUP.sub(lambda found: found[1] or "\\" + found[0], part)
+            plain = _LETTER.sub(r"\1\\\2", plain)
             parts[place] = _PAGE.sub(r":doc:`/docs/\1`", plain)
         elif not part.startswith("``"):
             code = part[1:-1]

@@ -143,9 +143,10 @@ def _family(module: str) -> str:
     door = importlib.import_module(module)
     lines = [*to_rst(inspect.getdoc(door) or ""), "", f".. py:module:: {module}", ""]
     groups: dict[str, list[str]] = {}
-    for name in public_names(module):
+    uses = {name: _uses(module, name) for name in public_names(module)}
+    for name in sorted(uses, key=lambda own: -uses[own]):
         groups.setdefault(_group(getattr(door, name), name, module), []).append(name)
-    ordered = sorted(groups, key=lambda title: (title == _OTHERS, -len(groups[title]), title))
+    ordered = sorted(groups, key=lambda title: title == _OTHERS)
     for title in ordered:
         lines += ["", title, "-" * len(title), "", *_summary(module, groups[title])]
         for name in groups[title]:
@@ -158,13 +159,28 @@ def _family(module: str) -> str:
     return "\n".join(lines)
 
 
+@functools.cache
+def _prose() -> str:
+    """Return pages, notebooks and examples as one text."""
+    folders = ("docs", "notebooks", "examples")
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))]
+    shown = [path for path in paths if path.suffix in (".md", ".py", ".ipynb")]
+    return "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *shown])
+
+
+def _uses(module: str, name: str) -> int:
+    """Return how often pages, notebooks and examples call a name: pages open with the most used."""
+    family = "mj" if module == PACKAGE else module.rpartition(".")[2]
+    return len(re.findall(rf"\b{family}\.{name}\b", _prose()))
+
+
 _OTHERS, _RETURNED = "Constants and aliases", "What these functions return"
 
 
 def _group(value: Any, name: str, module: str) -> str:
     """Return the heading of a name: the first line of the module that it comes from."""
     home = sys.modules.get(getattr(value, "__module__", None) or "")
-    if not _is_documented(value) or home is None or not home.__name__.startswith(PACKAGE):
+    if not _is_documented(value) or home is None or not home.__name__.startswith(OWN):
         return _OTHERS
     first = (inspect.getdoc(home) or module).partition("\n\n")[0]
     title = " ".join(first.split()).removesuffix(".")
@@ -251,12 +267,28 @@ def _signature(
         found = inspect.signature(obj)
     except (TypeError, ValueError):
         return None
-    parameters = list(found.parameters.values())
+    parameters = [one for one in found.parameters.values() if not one.name.startswith("_")]
     if what == "method" and parameters[:1] and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
     text = _of_parameters(parameters)
     back = None if inspect.isclass(obj) else _annotation(found.return_annotation)
-    return text, back
+    meant = _private_types(inspect.unwrap(obj).__module__)
+
+    def public(words: str) -> str:
+        return re.sub(r"(?<![\w.])_[A-Z]\w+", lambda own: meant.get(own[0], own[0][1:]), words)
+
+    return public(text), back and public(back)
+
+
+@functools.cache
+def _private_types(module: str) -> dict[str, str]:
+    """Return what a module's private names of types stand for."""
+    found = {}
+    for one in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Subscript | ast.BinOp):
+            value = _annotation(ast.unparse(one.value)) or ""
+            found |= {own.id: value for own in one.targets if isinstance(own, ast.Name)}
+    return found
 
 
 def _has_no_fields(obj: type) -> bool:
@@ -307,6 +339,7 @@ def _annotation(value: Any) -> str | None:
         value = ast.unparse(inside.slice.elts[0])
     text = value if isinstance(value, str) else inspect.formatannotation(value)
     text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", text)
+    text = re.sub(r"""(?<=, )(['"]) """, r"\1", text)  # how jaxtyping has a single axis written
     return (
         text.replace("collections.abc.", "")
         .replace("jaxlib._jax.", "")
