@@ -1,23 +1,24 @@
-"""The pictures of the pages on concepts are those that their script draws."""
+"""The pictures of concepts and how-tos are as their scripts draw them, and each page has one."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import pathlib
 import re
 import xml.etree.ElementTree as ET
+
+import pytest
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PICTURES = DOCS / "concepts" / "pictures"
 
 
-def test_pictures_are_drawn_as_they_stand_and_shown_with_words() -> None:
-    spec = importlib.util.spec_from_file_location("draw", PICTURES / "draw.py")
-    assert spec is not None
-    assert spec.loader is not None
-    draw = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(draw)
-    drawn = {own.__name__: own().svg() for own in draw.PICTURES}
+def test_pictures_are_drawn_as_they_stand_and_shown_with_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(PICTURES))
+    draw, tasks = importlib.import_module("draw"), importlib.import_module("tasks")
+    drawn = {own.__name__: own().svg() for own in (*draw.CONCEPTS, *tasks.TASKS)}
     assert drawn == {path.stem: path.read_text() for path in PICTURES.glob("*.svg")}
     shown = "".join(path.read_text() for path in DOCS.rglob("*.md"))
     for name, words in drawn.items():
@@ -25,8 +26,12 @@ def test_pictures_are_drawn_as_they_stand_and_shown_with_words() -> None:
         assert re.search(rf"!\[[^\]]{{20,}}\]\([^)]*pictures/{name}\.svg\)", shown), name
 
 
-def test_every_concept_opens_with_a_picture() -> None:
-    pages = [path for path in (DOCS / "concepts").glob("*.md") if path.name != "index.md"]
-    assert len(pages) == 6
+def test_every_concept_and_how_to_opens_with_a_picture() -> None:
+    listed = {
+        folder: re.findall(r"^[\w/.]+$", (DOCS / folder / "index.md").read_text(), re.MULTILINE)
+        for folder in ("concepts", "how_to")
+    }
+    pages = [DOCS / folder / f"{name}.md" for folder, names in listed.items() for name in names]
+    assert len(pages) >= 20
     for page in pages:
         assert page.read_text().split("\n\n")[1].startswith("!["), page.name
