@@ -7,7 +7,9 @@ imported only by the functions that use them, so that the package starts without
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import hashlib
 import inspect
 import operator
@@ -21,10 +23,11 @@ from numba.core import ir, types as _types
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import AnalysisPass, LoweringPass, register_pass
+from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
-from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+from numba.core.runtime import rtsys
+from numba.core.typed_passes import NopythonTypeInference
 
 # ---- Compiles loops once, and refuses those in which uint64 meets signed integers, or a float
 # unasked.
@@ -129,17 +132,6 @@ def _message(sources: Iterable[Any]) -> str:
     return f"integers must be of one kind in a compiled loop; {met} meet"
 
 
-class IntegerCompiler(CompilerBase):
-    """numba's own compiler, and the check after its inference of types."""
-
-    def define_pipelines(self) -> list[Any]:
-        """Return the passes."""
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_IntegersStay, NopythonTypeInference)
-        passes.finalize()
-        return [passes]
-
-
 class _Part(JITCodeLibrary):
     """Code that is only a part of other loops': they optimise it and make machine code of it."""
 
@@ -150,46 +142,53 @@ class _Part(JITCodeLibrary):
         self._finalized = True
 
 
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _BeginPart(LoweringPass):
-    _name = "begin_part"
+@contextlib.contextmanager
+def _of_parts(codegen: Any) -> Iterator[None]:
+    """Let what a loop calls, numba's own functions among it, be compiled as parts of that loop.
 
-    def __init__(self) -> None:
-        LoweringPass.__init__(self)
+    Meanwhile memory is not searched for what numba no longer holds: it makes millions of objects.
+    """
+    set_address, collects = codegen.set_env, gc.isenabled()
 
-    def run_pass(self, state: Any) -> bool:
-        """Let the code be lowered into a library of its own that nothing is made of yet."""
-        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
-        return True
+    def set_if_there(name: str, env: Any) -> None:
+        if codegen._engine.get_global_value_address(name):
+            set_address(name, env)
 
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _OfferPart(LoweringPass):
-    _name = "offer_part"
-
-    def __init__(self) -> None:
-        LoweringPass.__init__(self)
-
-    def run_pass(self, state: Any) -> bool:
-        """Let other loops find the code; there is nothing that Python could call."""
-        lowered = state["cr"]
-        name = object()
-        state.targetctx.insert_user_function(name, lowered.fndesc, [state.library])
-        state["cr"] = lowered._replace(cfunc=name)
-        return True
+    codegen._library_class, codegen.set_env = _Part, set_if_there
+    gc.disable()
+    try:
+        yield
+    finally:
+        del codegen._library_class, codegen.set_env
+        if collects:
+            gc.enable()
 
 
-class PartCompiler(IntegerCompiler):
-    """Compiles what loops call: once for each loop that it is part of, not by itself as well."""
+class IntegerCompiler(CompilerBase):
+    """numba's own compiler, the check after its inference of types, and one machine code a loop.
+
+    numba optimises each function that a loop calls by itself, makes machine code of it that nobody
+    runs, and does so again for the loop that it is a part of.
+    """
 
     def define_pipelines(self) -> list[Any]:
         """Return the passes."""
-        (passes,) = super().define_pipelines()
-        self.state.flags.no_compile = True
-        passes.add_pass_after(_BeginPart, _IntegersStay)
-        passes.add_pass_after(_OfferPart, NativeLowering)
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_IntegersStay, NopythonTypeInference)
         passes.finalize()
         return [passes]
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a loop, or what is only a part of the loop that is being compiled."""
+        context = self.state.targetctx
+        codegen = context.codegen()
+        if codegen._library_class is _Part:
+            return super().compile_extra(func)
+        rtsys.initialize(context)  # no part of a loop
+        self.state.library = codegen.create_library(func.__qualname__)
+        self.state.library.enable_object_caching()
+        with _of_parts(codegen):
+            return super().compile_extra(func)
 
 
 def call_by_part(loop: Any, part: Any) -> None:
@@ -273,6 +272,6 @@ def compiled(function: Callable[..., Any]) -> Any:
     settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     loop = numba.njit(own, pipeline_class=IntegerCompiler, **settings)
     settings["no_cpython_wrapper"] = True
-    call_by_part(loop, numba.njit(own, pipeline_class=PartCompiler, **settings))
+    call_by_part(loop, numba.njit(own, pipeline_class=IntegerCompiler, **settings))
     loop._cache = LoopCache(loop.py_func)
     return loop
