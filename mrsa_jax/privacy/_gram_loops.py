@@ -1,5 +1,6 @@
 """Compiled passes over the Gram matrices of histories' rows: whether regular, and leverages.
 
+Compiling takes longer than most of what is computed: what few histories need is a loop of its own.
 Import inside functions only (see `_core.compiled`).
 """
 
@@ -182,26 +183,19 @@ def _second_factor(units, gram):
 
 
 @compiled
-def leverages(lists, ends, gram, most, found, rows):
-    """Fill the leverages of clients in independent rows.
-
-    Rows of length 1 are made orthonormal by a factor of their Gram matrix, and once more by one of
-    what comes of it where the first is rounded too much.
+def _first_factor(gram, scale, lengths):
+    """Replace a Gram matrix by the factor that makes its rows orthonormal, but for rounding.
 
     Args:
-        lists: As `gram_of` has filled it.
-        ends: As there.
-        gram: As there, overwritten.
-        most: Up to this sum of the squares of its rows' absolute sums, the first factor will do.
-        found: float64 `[clients]`, filled.
-        rows: float64 `[clients]`, filled with the squared lengths of columns of these rows.
+        gram: As `gram_of` has filled it.
+        scale: float64 `[rank]`, filled with one over the lengths of the rows.
+        lengths: float64 `[rank]`, filled with the squared lengths of the factor's columns, of rows
+            of length 1.
 
     Returns:
-        The sum of the squares of what the rows' lengths grow by, NaN where there is no
-        factor; that of the squares of the first factor's rows' absolute sums.
+        The sum of the squares of that factor's rows' absolute sums, infinite where there is none.
     """
-    rank, clients = gram.shape[0], ends.size
-    scale = np.empty(rank)
+    rank = gram.shape[0]
     for k in range(rank):
         scale[k] = 1.0 / np.sqrt(gram[k, k])
     for k in range(rank):
@@ -209,65 +203,114 @@ def leverages(lists, ends, gram, most, found, rows):
         for i in range(own.size):
             own[i] *= scale[k] * scale[k + i]
     if not _inverse_factor(gram):
-        return np.nan, np.inf
-    sums, lengths = np.zeros(rank), np.zeros(rank)
+        return np.inf
+    sums, total = np.empty(rank), 0.0
+    for k in range(rank):
+        sums[k] = lengths[k] = 0.0
     for k in range(rank):
         for i in range(k, rank):
             sums[i] += abs(gram[k, i])
-            lengths[i] += gram[k, i] ** 2
+            lengths[i] += gram[k, i] * gram[k, i]
             gram[k, i] *= scale[k]
-    growth, total = lengths.sum(), 0.0
     for k in range(rank):
         total += sums[k] * sums[k]
-    units = np.empty((clients if total > most else 1, rank))
-    start, ones, every = 0, np.ones(rank), np.arange(rank).astype(np.int32)
-    for i in range(clients):
-        unit = units[i if total > most else 0]
-        _combine(lists[start : ends[i]], ones, gram, unit)
-        rows[i] = found[i] = 0.0
-        for place in range(start, ends[i]):
-            rows[i] += scale[lists[place]] ** 2
-        start = ends[i]
-        for k in range(rank):
-            found[i] += unit[k] * unit[k]
-    if total > most:
-        if not _second_factor(units, gram):
-            return np.nan, total
-        growth = 0.0
-        for k in range(rank):
-            length = 0.0
-            for i in range(k + 1):
-                length += abs(gram[i, k]) * np.sqrt(lengths[i])
-            growth += length * length
-        for i in range(clients):
-            _combine(every, units[i], gram, sums)
-            found[i] = (sums * sums).sum()
-    return growth, total
+    return total
 
 
 @compiled
-def leverage_trials(history, ranks, is_due, is_known, most, found, rows, growth, sums):
-    """Find the leverages of trials.
+def _units(lists, ends, i, ones, gram, unit):
+    """Fill with client i's column of the rows that the factor makes."""
+    start = ends[i - 1] if i > 0 else 0
+    _combine(lists[start : ends[i]], ones, gram, unit)
+
+
+@compiled
+def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
+    """Find the leverages of trials by one factor of their rows' Gram matrix, where that will do.
 
     Args:
         history: As for `collapse`.
-        ranks: int32 `[trials, rounds]`: the rows that raise them.
+        ranks: int32 `[trials, rounds]`: the rows that raise them, which are independent.
         is_due: bool `[trials]`, which trials.
-        is_known: Whether these rows are known to be independent: else it must be proven.
-        most: float64 `[trials]`, as for `leverages`.
+        most: float64 `[trials]`: up to this sum of the squares of the rows' absolute sums of the
+            factor, of rows of length 1, it will do.
         found: float64 `[trials, clients]`, filled.
-        rows: float64 `[trials, clients]`, filled as by `leverages`.
-        growth: float64 `[trials]`, filled with what `leverages` returns; NaN where nothing
-            is found.
-        sums: float64 `[trials]`, likewise.
+        rows: float64 `[trials, clients]`, filled with the squared lengths of columns of these rows.
+        growth: float64 `[trials]`, filled with the sum of the squares of what the rows' lengths
+            grow by; NaN where there is no factor, or more are needed.
+        sums: float64 `[trials]`, filled with that of the squares of the absolute sums.
     """
     clients = history.shape[2]
     ends = np.empty(clients, np.int32)
     for b in range(history.shape[0]):
+        if not is_due[b]:
+            continue
+        rank = ranks[b, -1]
+        lists, gram = np.empty(rank * clients, np.int32), np.empty((rank, rank))
+        scale, lengths, ones, unit = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank)
+        gram_of(history[b], ranks[b], lists, ends, gram)
+        sums[b], growth[b] = _first_factor(gram, scale, lengths), np.nan
+        if sums[b] > most[b]:
+            continue
+        growth[b] = 0.0
+        for k in range(rank):
+            growth[b] += lengths[k]
+            ones[k] = 1.0
+        place = 0
+        for i in range(clients):
+            _units(lists, ends, i, ones, gram, unit)
+            rows[b, i] = found[b, i] = 0.0
+            while place < ends[i]:
+                rows[b, i] += scale[lists[place]] * scale[lists[place]]
+                place += 1
+            for k in range(rank):
+                found[b, i] += unit[k] * unit[k]
+
+
+@compiled
+def leverage_trials_again(history, ranks, is_due, found, rows, growth):
+    """Find the leverages of trials by a second factor, of what the first one makes.
+
+    The arguments are those of `leverage_trials`, which is called with these trials before.
+    """
+    clients = history.shape[2]
+    ends = np.empty(clients, np.int32)
+    for b in range(history.shape[0]):
+        if not is_due[b]:
+            continue
+        rank = ranks[b, -1]
+        lists, gram = np.empty(rank * clients, np.int32), np.empty((rank, rank))
+        scale, lengths, ones, line = np.empty(rank), np.empty(rank), np.ones(rank), np.empty(rank)
+        gram_of(history[b], ranks[b], lists, ends, gram)
+        _first_factor(gram, scale, lengths)
+        units, every = np.empty((clients, rank)), np.arange(rank).astype(np.int32)
+        place = 0
+        for i in range(clients):
+            _units(lists, ends, i, ones, gram, units[i])
+            rows[b, i] = 0.0
+            while place < ends[i]:
+                rows[b, i] += scale[lists[place]] * scale[lists[place]]
+                place += 1
+        if not _second_factor(units, gram):
+            continue
+        growth[b] = 0.0
+        for k in range(rank):
+            length = 0.0
+            for i in range(k + 1):
+                length += abs(gram[i, k]) * np.sqrt(lengths[i])
+            growth[b] += length * length
+        for i in range(clients):
+            _combine(every, units[i], gram, line)
+            found[b, i] = (line * line).sum()
+
+
+@compiled
+def regular_trials(history, ranks, is_due):
+    """Leave of trials as due those whose rows that raise the rank are proven to be independent."""
+    ends = np.empty(history.shape[2], np.int32)
+    for b in range(history.shape[0]):
         if is_due[b]:
             rank = ranks[b, -1]
-            lists, gram = np.empty(rank * clients, np.int32), np.empty((rank, rank))
+            lists, gram = np.empty(rank * ends.size, np.int32), np.empty((rank, rank))
             gram_of(history[b], ranks[b], lists, ends, gram)
-            growth[b], sums[b] = np.nan, np.inf
-            if is_known or _is_regular(gram):
-                growth[b], sums[b] = leverages(lists, ends, gram, most[b], found[b], rows[b])
+            is_due[b] = _is_regular(gram)

@@ -11,7 +11,7 @@ first that no client comes near exposure; they never say that one is exposed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,8 @@ _MOST_ENTRIES = 2**22
 _FAR = 1e-6
 _SIX_DIGITS = 1e-6
 _ONCE = 0.9 * KNOWN  # what one pass may err by, beside what the rows that it makes do
-_WIDE = 1.1  # so many times as many columns as rows: first looked at by their Gram matrix
+_WIDE = 1.1  # so many times as many columns as rows: first looked at by their Gram matrix,
+_MOST_FOLLOWED = 2**16  # from so many entries on; elimination takes as long where there are fewer
 
 
 class Summaries(NamedTuple):
@@ -94,14 +95,12 @@ def hidden_by_round(
         found: What `summaries` found of it alone.
         quantiles: Of those in sums.
     """
-    from mrsa_jax.privacy import _gram_loops as gram_loops
-
     ranks, first = found.rank[0], found.first_exposure[0]
     rows = history[np.diff(ranks, prepend=0) > 0].astype(np.float64)
     # `einsum` and loops, not BLAS, whose threads wait for one another on a busy machine; the error
     # is what their products differ from 0 and 1 by, and how far rounding turns them out of the span
     inverse = np.triu(np.einsum("ic,jc->ij", rows, rows))
-    is_known = gram_loops._inverse_factor(inverse)
+    is_known = _loops_of_rows()._inverse_factor(inverse)
     units = np.einsum("ji,jc->ic", inverse, rows)
     error = np.linalg.norm(np.einsum("ic,jc->ij", units, units) - np.eye(len(units)))
     error += np.finfo(float).eps * units.size * np.linalg.norm(inverse) * np.linalg.norm(rows)
@@ -127,10 +126,13 @@ def _follow(
     sizes = np.stack([np.bincount(own, minlength=own.size + 1)[own] for own in names])
     shares[:] = np.where(names > 0, 1 / sizes, 0.0)
     ranks[:], first[:] = np.cumsum(history.any(axis=2), axis=1), -1
-    # many columns: full rank is proven modulo a prime, and floats may say that no client is exposed
-    is_wide = distinct[:, -1] >= _WIDE * np.maximum(ranks[:, -1], 1)
-    _measure(history, ranks, is_wide, False, shares)
-    is_done = is_wide & (shares.max(axis=1) < 1 - _FAR)
+    is_done = np.zeros(len(history), np.bool_)
+    if history[0].size > _MOST_FOLLOWED:
+        # many columns: full rank is proven modulo a prime, floats may say that nobody is exposed
+        is_done = distinct[:, -1] >= _WIDE * np.maximum(ranks[:, -1], 1)
+        _loops_of_rows().regular_trials(history, ranks, is_done)
+        _measure(history, ranks, is_done, shares)
+        is_done &= shares.max(axis=1) < 1 - _FAR
     is_proven, tried = is_done.copy(), []
     for prime in primes:
         if not is_proven.all():
@@ -145,30 +147,39 @@ def _follow(
         ranks[is_open] = of_ranks.max(axis=1)
         first[is_open] = joined(of_first, of_ranks)
     is_due = ~is_done & (ranks[:, -1] < distinct[:, -1])
-    _measure(history, ranks, is_due, True, shares)
+    _measure(history, ranks, is_due, shares)
     below = np.minimum(shares, np.nextafter(1.0, 0.0))
     shares[:] = np.where(first >= 0, 1.0, np.where(names > 0, below, 0.0))
 
 
 def _measure(
-    history: np.ndarray, ranks: np.ndarray, is_due: np.ndarray, is_known: bool, shares: np.ndarray
-) -> None:  # fmt: skip
+    history: np.ndarray, ranks: np.ndarray, is_due: np.ndarray, shares: np.ndarray
+) -> None:
     """Fill the leverages of trials by floats, NaN where these do not know them to nine digits.
 
-    Nor are they known where the rows that raise ranks are not proven to be independent, unless
-    that `is_known`.
+    The rows that raise their ranks must be known to be independent.
     """
-    from mrsa_jax.privacy._gram_loops import leverage_trials
-
+    if not is_due.any():  # and nothing is compiled for it
+        return
+    loops = _loops_of_rows()
     found, rows = np.zeros((2, *shares.shape))
     growth, sums = np.zeros((2, len(shares)))
     most = np.array([_ONCE / rest_of_one(int(own), 1.0) for own in ranks[:, -1]])
-    leverage_trials(history, ranks, is_due, is_known, most, found, rows, growth, sums)
+    loops.leverage_trials(history, ranks, is_due, most, found, rows, growth, sums)
+    again = is_due & (sums > most) & np.isfinite(sums)
+    if again.any():
+        loops.leverage_trials_again(history, ranks, again, found, rows, growth)
     for b in np.flatnonzero(is_due):
         count, once = int(ranks[b, -1]), sums[b] <= most[b]
         last = rest_of_one(count, sums[b]) if once else rest_of_three(count, rows.shape[1])
         errors = errors_of(found[b], rows[b], growth[b], 0.0, count, last, np)
         shares[b] = np.where(errors <= KNOWN, found[b], np.nan)
+
+
+def _loops_of_rows() -> Any:
+    from mrsa_jax.privacy import _gram_loops
+
+    return _gram_loops
 
 
 def _field(prime: int) -> tuple[np.uint32, ...]:
