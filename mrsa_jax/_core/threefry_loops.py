@@ -59,14 +59,24 @@ def _odd(x, y, to_x, to_y):
 
 
 @compiled
+def _piece(values, k, size):
+    return values[k * size : (k + 1) * size]
+
+
+@compiled
 def threefry_words(k0, k1, stream, first, places, out):
     """Fill `out` with the first words at counters (stream, first + places[i])."""
     k2, n = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA)), out.size // 32 * 8
     t1, t2 = np.uint32(k2 + np.uint32(1)), np.uint32(k0 + np.uint32(2))
     t3, t4 = np.uint32(k1 + np.uint32(3)), np.uint32(k2 + np.uint32(4))
     # slices, whose indices the compiler knows to be no negative ones
-    p0, p1, p2, p3 = places[:n], places[n : 2 * n], places[2 * n : 3 * n], places[3 * n :]
-    w0, w1, w2, w3 = out[:n], out[n : 2 * n], out[2 * n : 3 * n], out[3 * n :]
+    p0, p1, p2, p3 = (
+        _piece(places, 0, n),
+        _piece(places, 1, n),
+        _piece(places, 2, n),
+        _piece(places, 3, n),
+    )
+    w0, w1, w2, w3 = _piece(out, 0, n), _piece(out, 1, n), _piece(out, 2, n), _piece(out, 3, n)
     start = np.uint32(first + k1)
     for i in range(n):
         a = b = c = d = np.uint32(stream + k0)
@@ -95,10 +105,3 @@ def threefry_words(k0, k1, stream, first, places, out):
         w0[i], w1[i], w2[i], w3[i] = a, b, c, d
     for i in range(4 * n, out.size):
         out[i] = threefry(k0, k1, stream, np.uint32(first + places[i]))[0]
-
-
-@compiled
-def fold_keys(firsts, seconds, steps, x, y):
-    """Fill `x` and `y` with the words of keys into which `steps` are folded, one into each."""
-    for i in range(x.size):
-        x[i], y[i] = threefry(firsts[i], seconds[i], np.uint32(0), steps[i])

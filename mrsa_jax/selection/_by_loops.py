@@ -65,15 +65,19 @@ def _play(
     from mrsa_jax.selection import _loops
 
     trials, clients = len(history), scheme.num_clients
-    limits = np.full(-(-clients // _loops.LANES) * _loops.LANES, ALWAYS, np.uint32)
-    limits[:clients] = np.asarray(online.thresholds)
+    size = int(scheme.block_size)
+    # the first clients of all blocks, then the second ones
+    every = np.arange(clients // size * size).reshape(-1, size).T.ravel()
+    order = np.zeros(-(-clients // _loops.LANES) * _loops.LANES, np.uint32)
+    limits = np.full(order.size, ALWAYS, np.uint32)
+    order[: every.size], limits[: every.size] = every, np.asarray(online.thresholds)[every]
     own = np.array([int(word) for word in key_words(key)], np.uint32)
-    sizes = (scheme.block_size, scheme.blocks_per_cohort, scheme.least_used_blocks)
-    numbers = (*(int(size) for size in sizes), rounds)
+    numbers = size, int(scheme.blocks_per_cohort), int(scheme.least_used_blocks), rounds
     counts = np.empty((trials, clients), np.int32)
 
     def part(some: slice) -> None:
-        _loops.play_blocks(own, first + some.start, limits, *numbers, counts[some], history[some])
+        start = first + some.start
+        _loops.play_blocks(own, start, order, limits, *numbers, counts[some], history[some])
 
     over_ranges("played", part, trials)
     return counts

@@ -13,17 +13,17 @@ import numpy as np
 
 from mrsa_jax._core.compiled import compiled
 from mrsa_jax._core.streams import _CLIENTS, ALWAYS, Stream
-from mrsa_jax._core.threefry_loops import fold_keys, threefry_words
+from mrsa_jax._core.threefry_loops import threefry, threefry_words
 
 LANES = 16
 _TILE = 64  # rounds whose keys are made together
 _ALWAYS = np.uint32(ALWAYS)
 _FIRST_WORDS, _SECOND_WORDS = np.uint32(_CLIENTS), np.uint32(_CLIENTS + 1)
-_AVAILABILITY, _SELECTION = np.uint32(Stream.AVAILABILITY), np.uint32(Stream.SELECTION)
+_AVAILABILITY, _SELECTION = int(Stream.AVAILABILITY), int(Stream.SELECTION)
 _TOP = np.int32(2**31 - 1)  # the score and the key of who is no candidate
 _LAST = np.int32(2**31 - 2)  # the largest key
 _TAKEN = np.int32(-1)  # the score of who is chosen
-_ONE = np.uint32(1)
+_ZERO, _ONE = np.uint32(0), np.uint32(1)
 _NEAR = 4  # keys, from which on walking takes fewest passes
 
 
@@ -45,17 +45,6 @@ def _score(words, limits, size, blocks, counts, scores):
     for i in range(blocks):
         able = np.int32(able + np.int32(scores[i] != _TOP))
     return able
-
-
-@compiled
-def _by_place(limits, size, blocks):
-    """Return the clients in the order in which words are drawn, and their limits in that order."""
-    order, own = np.zeros(limits.size, np.uint32), np.full(limits.size, _ALWAYS)
-    for block in range(blocks):
-        for c in range(size):
-            order[c * blocks + block] = block * size + c
-            own[c * blocks + block] = limits[block * size + c]
-    return order, own
 
 
 @compiled
@@ -147,10 +136,10 @@ def _take_least_used(k0, k1, wanted, every, units, firsts, words, keys, scores):
                 found += scores[i] == least
             upto = (found + LANES - 1) // LANES * LANES
             threefry_words(k0, k1, _FIRST_WORDS, 0, firsts[:upto], words[:upto])
-            keys[:] = _TOP
+            _fill(keys, _TOP)
             for i in range(found):
                 keys[units[i]] = min(np.int32(words[i] >> _ONE), _LAST)
-            _take_smallest(keys, wanted, tied, scores)
+            _take_smallest(keys, wanted, np.int64(tied), scores)
         wanted -= tied
 
 
@@ -165,42 +154,47 @@ def _take_any(k0, k1, wanted, candidates, every, words, keys, scores):
 
 
 @compiled
-def _fold_rounds(k0, k1, first, keys):
-    """Fill keys `[6, rounds]`: the rounds' own, of their availability and of their selection."""
-    own = np.empty((3, keys.shape[1]), np.uint32)
-    own[0], own[1] = k0, k1
-    for j in range(keys.shape[1]):
-        own[2, j] = first + j
-    fold_keys(own[0], own[1], own[2], keys[0], keys[1])
-    own[2] = _AVAILABILITY
-    fold_keys(keys[0], keys[1], own[2], keys[2], keys[3])
-    own[2] = _SELECTION
-    fold_keys(keys[0], keys[1], own[2], keys[4], keys[5])
+def _fold(k0, k1, step, by, x, y):
+    """Fill the words of keys into which step, step + by, step + 2 by... are folded."""
+    for j in range(x.size):
+        x[j], y[j] = threefry(k0[j], k1[j], _ZERO, np.uint32(step + by * j))
 
 
 @compiled
-def _finish(size, counts, scores, row):
-    """Add the round to the counts, and to the history if one is kept."""
+def _fill(values, value):
+    for i in range(values.size):
+        values[i] = value
+
+
+@compiled
+def _count(scores, counts):
     for i in range(scores.size):
         counts[i] = np.int32(counts[i] + np.int32(scores[i] == _TAKEN))
+
+
+@compiled
+def _keep(scores, size, row):
+    """Fill a row of the history with the clients of the blocks that are taken."""
     if size == 1:
         for i in range(row.size):
             row[i] = scores[i] == _TAKEN
         return
     for block in range(row.size // size):
-        if scores[block] == _TAKEN:
-            row[block * size : (block + 1) * size] = True
+        for i in range(block * size, (block + 1) * size):
+            row[i] = scores[block] == _TAKEN
 
 
 @compiled
-def play_blocks(key, first, limits, size, wanted, by_use, rounds, totals, history):
+def play_blocks(key, first, order, limits, size, wanted, by_use, rounds, totals, history):
     """Play all rounds of trials.
 
     Args:
         key: uint32[2], of the seed.
         first: Number of the first trial.
-        limits: uint32, a client is away when its word is below; `ALWAYS` beyond the clients, up to
-            a multiple of `LANES`.
+        order: uint32, the clients in the order in which words are drawn: the first ones of all
+            blocks, then the second ones; up to a multiple of `LANES`.
+        limits: uint32, in that order: a client is away when its word is below; `ALWAYS` beyond the
+            clients.
         size: Clients of a block.
         wanted: Blocks of a cohort.
         by_use: How many of them are chosen by least use.
@@ -214,32 +208,40 @@ def play_blocks(key, first, limits, size, wanted, by_use, rounds, totals, histor
     blocks = totals.shape[1] // size
     width = (blocks + LANES - 1) // LANES * LANES
     words, others = np.empty(limits.size, np.uint32), np.empty(width, np.uint32)
-    order, bounds = _by_place(limits, size, blocks)
-    every = np.arange(width).astype(np.uint32) * np.uint32(size)  # first clients of the blocks
-    units, firsts = np.zeros(width + 1, np.uint32), np.zeros(width + 1, np.uint32)
+    every = order[:width]  # the first clients of the blocks; behind them what counts for nothing
+    units, firsts = np.empty(width + 1, np.uint32), np.empty(width + 1, np.uint32)
     keys, counts = np.empty(width, np.int32), np.empty(width, np.int32)
-    scores = np.full(width, _TOP, np.int32)
-    folded = np.empty((6, min(rounds, _TILE)), np.uint32)
-    unkept, own = np.empty(0, np.bool_), np.empty((5, 1), np.uint32)
-    for trial in range(totals.shape[0]):
-        counts[:] = 0
-        own[0], own[1], own[2] = key[0], key[1], first + trial
-        fold_keys(own[0], own[1], own[2], own[3], own[4])
+    scores, trials, tile = np.empty(width, np.int32), totals.shape[0], min(rounds, _TILE)
+    # words of keys: the seed's or a trial's, the trials' or the rounds', and those of two streams
+    x0, x1 = np.empty(max(trials, tile), np.uint32), np.empty(max(trials, tile), np.uint32)
+    k0, k1 = np.empty(trials, np.uint32), np.empty(trials, np.uint32)
+    r0, r1 = np.empty(tile, np.uint32), np.empty(tile, np.uint32)
+    a0, a1 = np.empty(tile, np.uint32), np.empty(tile, np.uint32)
+    s0, s1 = np.empty(tile, np.uint32), np.empty(tile, np.uint32)
+    _fill(scores, _TOP)
+    _fill(x0, key[0])
+    _fill(x1, key[1])
+    _fold(x0, x1, first, 1, k0, k1)
+    for trial in range(trials):
+        _fill(counts, np.int32(0))
+        _fill(x0, k0[trial])
+        _fill(x1, k1[trial])
         for j in range(rounds):
             k = j % _TILE
             if k == 0:
-                _fold_rounds(own[3, 0], own[4, 0], j, folded)
-            threefry_words(folded[2, k], folded[3, k], _FIRST_WORDS, 0, order, words)
-            able = _score(words, bounds, size, blocks, counts, scores)
+                _fold(x0, x1, j, 1, r0, r1)
+                _fold(r0, r1, _AVAILABILITY, 0, a0, a1)
+                _fold(r0, r1, _SELECTION, 0, s0, s1)
+            threefry_words(a0[k], a1[k], _FIRST_WORDS, 0, order, words)
+            able = _score(words, limits, size, blocks, counts, scores)
             if able < wanted:
                 continue
-            _take_least_used(folded[4, k], folded[5, k], by_use, every, units, firsts, others,
-                             keys, scores)  # fmt: skip
+            _take_least_used(s0[k], s1[k], by_use, every, units, firsts, others, keys, scores)
             if wanted > by_use:
-                _take_any(folded[4, k], folded[5, k], wanted - by_use, able - by_use, every,
-                          others, keys, scores)  # fmt: skip
-            row = history[trial, j] if history.shape[1] else unkept
-            _finish(size, counts, scores, row)
+                _take_any(s0[k], s1[k], wanted - by_use, able - by_use, every, others, keys, scores)
+            _count(scores, counts)
+            if history.shape[1]:
+                _keep(scores, size, history[trial, j])
         for i in range(totals.shape[1]):
             block = i // size
             totals[trial, i] = counts[block] if block < blocks else 0
