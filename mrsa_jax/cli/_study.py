@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax.cli._console import Bars, output_console, print_sentences, table
+from mrsa_jax.cli._console import Bars, Table, output_console, print_sentences
 from mrsa_jax.cli._run import run_kind
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig
 
 _Config = DemoConfig | SimulateConfig | TrainConfig
 
 _WIDTH = 164
+_SPARE = ("Expected C", "Skipped", "Rank", "F", "From", "Weak T")
 _LEVELS = "▁▂▃▄▅▆▇█"
 _MOST_LEVELS = 6  # of a curve, side by side
 _READING = " Bars: the worst client, from the first round to the last."
@@ -76,12 +77,9 @@ def _table(config: _Config, saved: Any) -> Any:
         place = headings.index("Hidden among")
         for row, bars in zip(rows, _curves(saved.results), strict=True):
             row[place] = f"{bars} {row[place]}"
-    return table(
-        headings,
-        rows,
-        title=f"{population.num_clients} clients, {population.cohort_size} a round, "
-        f"{config.rounds} rounds, {trials}seed {config.seed}",
-    )
+    title = f"{population.num_clients} clients, {population.cohort_size} per round, "
+    title += f"{config.rounds} rounds, {trials}seed {config.seed}"
+    return Table(headings, rows, title, spare=_SPARE)
 
 
 def _curves(results: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from mrsa_jax._core import device_words as _device_words
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax.cli import Bars, _console, use_cores
-from mrsa_jax.cli._console import Interrupts
+from mrsa_jax.cli._console import Interrupts, Table
 
 _NAME = "JAX_NUM_CPU_DEVICES"
 
@@ -110,3 +111,39 @@ def test_interrupts_that_are_ignored_stay_so() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _printed(width: int) -> str:
+    from rich.console import Console
+
+    rows = [["Multi-RoundSecAgg (T=6)", "6.00 / 12.00", "11.85 ± 0.11", "0.88"],
+            ["Random", "1 / 1", "12.00 ± 0.00", "0.89"]]  # fmt: skip
+    made = Table(
+        ("Scheme", "Hidden among", "Expected C", "Share of right"), rows, spare=("Expected C",)
+    )
+    out = io.StringIO()
+    Console(file=out, width=width).print(made)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    return out.getvalue()
+
+
+def test_a_table_leaves_out_what_there_is_no_room_for_and_says_so() -> None:
+    whole = _printed(80)
+    assert "Share of right" in whole
+    assert "No room" not in whole
+    broken = _printed(66)
+    assert "Share of right" not in broken
+    assert "11.85 ± 0.11" in broken
+    some = _printed(56)
+    assert "11.85" not in some
+    for cell in (
+        "Multi-RoundSecAgg (T=6)",
+        "6.00 / 12.00",
+        "0.89",
+        "No room here for: Expected C.",
+    ):
+        assert cell in some
+    folded = _printed(24)
+    letters = "".join(line[:9].strip() for line in folded.splitlines())
+    assert "Multi-RoundSecAgg(T=6)" in letters.replace(" ", "")
