@@ -92,6 +92,7 @@ class Curve(NamedTuple):
         seconds: Of our fastest calls.
         peer_seconds: Of the peer's, of the same work; empty without a peer.
         law: What our times follow.
+        clock: "processor time" or "time".
         peer: Who the peer is.
         is_noise: Whether repeats of a point scatter too far.
     """
@@ -103,6 +104,7 @@ class Curve(NamedTuple):
     seconds: tuple[float, ...]
     peer_seconds: tuple[float, ...]
     law: Law
+    clock: str
     peer: str | None
     is_noise: bool
 
@@ -110,7 +112,7 @@ class Curve(NamedTuple):
     def words(self) -> str:
         """What the times follow, in a sentence."""
         at = f"{self.benchmark}, {self.others}" if self.others else self.benchmark
-        text = f"{at}: time grows as {self.setting}^{self.law.exponent:.2f}"
+        text = f"{at}: {self.clock} grows as {self.setting}^{self.law.exponent:.2f}"
         if self.law.low is None or self.law.high is None:
             return f"{text} between two points"
         return (
@@ -147,19 +149,17 @@ def _written(value: Any) -> str:
 def _curve(topic: str, setting: str, others: str, rows: list[Mapping[str, Any]]) -> Curve:
     rows = sorted(rows, key=lambda row: row["sizes"][setting])
     x = tuple(float(row["sizes"][setting]) for row in rows)
-    seconds = tuple(min(_times(row)) for row in rows)
-    peers = [_times(row, "peer_") for row in rows]
+    # of processors, where both sides of every point have those
+    known = all(row["processor_seconds"] for row in rows) and all(
+        row["peer_processor_seconds"] for row in rows if row["peer"]
+    )
+    clock, field = ("processor time", "processor_seconds") if known else ("time", "seconds")
+    seconds = tuple(min(row[field]) for row in rows)
+    peers = [row[f"peer_{field}"] for row in rows]
     theirs = tuple(min(times) for times in peers) if all(peers) else ()
     noise = any(row["is_noise"] for row in rows)
     law = fit_law(x, seconds)
-    return Curve(topic, setting, others, x, seconds, theirs, law, rows[0]["peer"], noise)
-
-
-def _times(row: Mapping[str, Any], side: str = "") -> Sequence[float]:
-    """Return a side's times of every repeat: of processors, where both sides have those."""
-    both = row["processor_seconds"] and (not row["peer"] or row["peer_processor_seconds"])
-    times: Sequence[float] = row[f"{side}processor_seconds" if both else f"{side}seconds"]
-    return times
+    return Curve(topic, setting, others, x, seconds, theirs, law, clock, rows[0]["peer"], noise)
 
 
 def scaling_charts(found: Sequence[Curve]) -> dict[str, Chart]:
@@ -171,18 +171,20 @@ def scaling_charts(found: Sequence[Curve]) -> dict[str, Chart]:
         own = [c for c in found if (c.benchmark, c.setting) == (topic, setting)]
         lines = []
         for curve in own:
-            name = curve.others or "mrsa_jax"
-            x = np.asarray(curve.x)
+            name, x = curve.others or "mrsa_jax", np.asarray(curve.x)
+            law = curve.law.factor * x**curve.law.exponent
             power = f"{setting}^{curve.law.exponent:.2f}"
-            lines.append(Line(name, x, np.asarray(curve.seconds), power))
+            lines.append(Line(name, x, law, power, weight="broad solid"))
+            lines.append(Line(name, x, np.asarray(curve.seconds)))
             if curve.peer_seconds:
-                times = np.asarray(curve.peer_seconds)
-                lines.append(Line(name, x, times, "peer", weight="thin dashed"))
+                times, peer = np.asarray(curve.peer_seconds), str(curve.peer).partition(",")[0]
+                whose = (name, "peer") if curve.others else (peer, "")
+                lines.append(Line(whose[0], x, times, whose[1], weight="thin dashed"))
         charts[f"{topic}_{setting}".replace("-", "_")] = Chart(
             f"Time of {topic} over {setting}",
-            f"Seconds of the fastest call over {setting}, with the power law that a line of least "
-            f"squares between logarithms gives. Thin: {own[0].peer or 'no peer'}.",
-            lines, setting, "processor time of a call (s)", y_range=(), is_log_x=True,
+            f"Seconds of the fastest call over {setting}. Broad: the power law that a line of "
+            f"least squares between logarithms gives. Thin: {own[0].peer or 'no peer'}.",
+            lines, setting, f"{own[0].clock} of a call (s)", y_range=(), is_log_x=True,
             is_log_y=True, whole="", are_schemes=False, names_lines=True, marks_points=True,
         )  # fmt: skip
     return charts

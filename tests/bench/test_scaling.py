@@ -69,15 +69,29 @@ def test_curves_are_apart_by_every_other_setting() -> None:
     assert first.seconds == (1.0, 2.0)
     for curve in found:
         assert curve.law.exponent == pytest.approx(1.0)
-    assert "time grows as n^1.00 between two points" in first.words
+    assert ": processor time grows as n^1.00 between two points" in first.words
     assert "95 % interval 1.00 to 1.00, 3 points" in found[-1].words
     charts = scaling.scaling_charts(found)
     assert set(charts) == {"sums_n", "sums_dim"}
-    names = [(line.series, line.name) for line in charts["sums_n"].lines]
-    assert names[:2] == [("dim 100, graph complete", "n^1.00"), ("dim 100, graph complete", "peer")]
-    assert len(names) == 12
+    lines = charts["sums_n"].lines
+    assert len(lines) == 3 * 6
+    assert {line.series for line in lines[:3]} == {"dim 100, graph complete"}
+    assert [line.name for line in lines[:3]] == ["n^1.00", "", "peer"]
+    np.testing.assert_allclose([line.y for line in lines[:3]], [[1, 2], [1, 2], [1, 1]])
+    assert charts["sums_n"].y_label == "processor time of a call (s)"
     assert scaling.curves([_row("a", [1.0], sizes={"n": 3})]) == []
     assert scaling.curves([_row("a", [1.0]), _row("b", [1.0])]) == []  # of the topics' own sizes
+
+
+def test_a_single_curve_names_its_peer_and_a_point_without_processor_seconds_its_clock() -> None:
+    rows = [_row("", [2.0 * n], [1.0], sizes={"n": n}) for n in (10, 20)]
+    rows[1]["peer_processor_seconds"] = []
+    (curve,) = scaling.curves(rows)
+    assert curve.words == "sums: time grows as n^1.00 between two points"
+    (chart,) = scaling.scaling_charts([curve]).values()
+    names = [(line.series, line.name) for line in chart.lines]
+    assert names == [("mrsa_jax", "n^1.00"), ("mrsa_jax", ""), ("NumPy", "")]
+    assert chart.y_label == "time of a call (s)"
 
 
 def _times(rng: np.random.Generator, scale: float, scatter: float, count: int = 5) -> np.ndarray:
