@@ -116,7 +116,7 @@ def _strings(code: str) -> Iterator[str]:
         if isinstance(node, ast.JoinedStr):
             parts = [part for part in node.values if isinstance(part, ast.Constant)]
             inside.update(parts)
-            yield "".join(str(p.value) if p in parts else "{}" for p in node.values)  # type: ignore[comparison-overlap]
+            yield "".join(str(p.value) if p in parts else "{}" for p in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
             yield node.value
 

@@ -12,11 +12,44 @@ import tyro
 
 from mrsa_watch._base.errors import POSITIVE, check_number
 
-Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
-File = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")]
-Folder = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")]
-Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
-Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
+
+def _unless_unset(default: str) -> str:
+    """Return how help shows a default: the text of a setting without one ends with what happens."""
+    return "" if default in ("None", "", "''") else f"(default: {default})"
+
+
+def shown(metavar: str | None = None, name: str | None = None) -> Any:
+    """Return how help shows a setting: its value, and its flag if that is not its field's name.
+
+    Examples:
+        >>> norm = Annotated[float | None, shown("C", name="clip-norm")]
+    """
+    return tyro.conf.arg(metavar=metavar, name=name, help_behavior_hint=_unless_unset)
+
+
+Count = Annotated[int | None, shown("N")]
+File = Annotated[pathlib.Path | None, shown("FILE")]
+Folder = Annotated[pathlib.Path | None, shown("DIR")]
+Name = Annotated[str | None, shown("NAME")]
+Number = Annotated[float | None, shown("X")]
+
+
+def _renamed(cls: Any) -> dict[str, str]:
+    """Return the fields of settings whose flags have other names, and these names.
+
+    Examples:
+        >>> from mrsa_jax.study import AuditConfig
+        >>> renamed(AuditConfig)["clip"]
+        'clip_norm'
+    """
+    hints = typing.get_type_hints(cls, include_extras=True)
+    marks = ((field, mark) for field, hint in hints.items()
+             for mark in getattr(hint, "__metadata__", ()))  # fmt: skip
+    return {field: mark.name.replace("-", "_") for field, mark in marks
+            if getattr(mark, "name", None)}  # fmt: skip
+
+
+renamed: Any = functools.cache(_renamed)  # each point of a sweep is read
 
 
 class Cites:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import tyro
 
+from mrsa_jax._core.flags import renamed
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
@@ -31,6 +32,7 @@ from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import KINDS, TrainConfig, load_config
+from mrsa_jax.study._kinds import attacks
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,
@@ -56,7 +58,7 @@ class _Command(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Reproduce:
-    """Remake the papers' tables and figures and judge them; needs `mrsa-jax-papers`."""
+    """Remake the papers' tables and figures and compare them; needs `mrsa-jax-papers`."""
 
 
 def _run_reproduce(config: Any) -> int:
@@ -86,13 +88,16 @@ _COMMANDS: dict[str, _Command] = {
     "data": _Command(DataConfig, run_data),
 }
 
+# spellings of version 1.0 that are still read; help shows the others
+_OLD_FLAGS = {"advise": {"clients": "num_clients", "cohort": "cohort_size"}}
+
 _DESCRIPTION = """Simulate multi-round secure aggregation in federated learning.
 
-Which clients' updates can a server solve for that sees only securely aggregated sums, round
-after round, and what does preventing it cost in accuracy? Start with `mrsa-jax demo`.
-Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags win. And
-each takes schemes, graphs, availability models and your own attacks, from a Python file:
-`mrsa-jax simulate --plugin mine.py --schemes mine`.
+A server sees only securely aggregated sums, round after round. Which clients' updates can it solve
+for, and what does it cost in accuracy to prevent this? Start with `mrsa-jax demo`.
+Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags take
+precedence. Each command also takes your own schemes, graphs, availability models and attacks from
+a Python file: `mrsa-jax simulate --plugin mine.py --schemes mine`.
 """
 
 
@@ -124,7 +129,7 @@ def _run(words: list[str]) -> int:
         config = _parse(words)
         return _command_of(config).run(config)
     except (MrsaError, OSError) as error:
-        _say_error(str(error))
+        _say_error(_by_flags(str(error), config))
         return 2 if isinstance(error, _MISUSE) else 1
     except (MemoryError, RuntimeError, AssertionError) as error:
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
@@ -157,6 +162,14 @@ def _device_problem() -> str | None:
 
 def _say_error(text: str) -> None:
     error_console().print(f"[bold red]error:[/] {escape(text)}", highlight=False)
+
+
+def _by_flags(text: str, config: Any) -> str:
+    """Return a message about settings that names their flags."""
+    settings = config.attack if isinstance(config, AttackCommand) else config  # type: ignore[attr-defined]
+    for field, flag in renamed(type(settings)).items() if settings is not None else ():
+        text = text.replace(f"`{field}`", f"`{flag}`")
+    return text
 
 
 def _left_behind(config: Any) -> str:
@@ -201,6 +214,7 @@ def _parse(words: list[str]) -> Any:
         settings[words[0]] = chosen.defaults(path, words[1:])
     elif chosen is not None and path is not None:
         settings[words[0]] = load_config(type(settings[words[0]]), path)
+    words = _with_new_flags(words, settings)
     parser: Any = tyro.conf.OmitArgPrefixes[_union(settings, words[:1])]  # type: ignore[misc]
     has_frames = (
         getattr(sys.stdout, "encoding", "") == "utf-8"
@@ -208,8 +222,9 @@ def _parse(words: list[str]) -> Any:
     few = chosen.few.split() if chosen and has_frames and {"-h", "--help"} & {*words} else []
     words = ["--help" if word == "--help-all" else word for word in words]
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    rows: Any = _Rows(printed if few else sys.stdout)
     try:
-        with _flowing(), contextlib.redirect_stdout(printed) if few else contextlib.nullcontext():
+        with _flowing(), contextlib.redirect_stdout(rows):
             return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
     except SystemExit as stop:
         if few:
@@ -224,7 +239,10 @@ def _parse(words: list[str]) -> Any:
 
 @contextlib.contextmanager
 def _flowing() -> Iterator[None]:
-    """Let the texts of flags flow: tyro begins a line wherever a docstring's line is indented."""
+    """Let the texts of flags flow, and end as tyro's do where they state a default.
+
+    Tyro begins a line wherever a docstring's line is indented.
+    """
     import docstring_parser
 
     reader: Any = docstring_parser
@@ -233,7 +251,8 @@ def _flowing() -> Iterator[None]:
     def flowing(settings: Any) -> Any:
         found = usual(settings)
         for one in found.params:
-            one.description = " ".join((one.description or "").split()) or None
+            text = " ".join((one.description or "").split())
+            one.description = re.sub(r" Default: (.+)\.$", r" (default: \1)", text) or None
         return found
 
     reader.parse_from_object = flowing
@@ -241,6 +260,26 @@ def _flowing() -> Iterator[None]:
         yield
     finally:
         reader.parse_from_object = usual
+
+
+_CODES = r"(?:\x1b\[[\d;]*m)*"
+_EMPTY_ROW = re.compile(rf"{_CODES}│{_CODES} +{_CODES}│{_CODES}")
+
+
+class _Rows:
+    """A stream for help without empty rows: one follows a text that just fills its last line."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._is_empty = False  # the row whose end comes next
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        is_end = self._is_empty and text == "\n"
+        self._is_empty = _EMPTY_ROW.fullmatch(text) is not None
+        return len(text) if is_end or self._is_empty else self._stream.write(text)
 
 
 def _shortened(text: str, few: list[str], command: str) -> str:
@@ -261,6 +300,23 @@ def _shortened(text: str, few: list[str], command: str) -> str:
             (panel if line.startswith(("╭", "│")) else kept).append(line)
     more = f"{left_out} more settings: mrsa-jax {command} --help-all"
     return "\n".join([*kept, more, ""])
+
+
+def _with_new_flags(words: list[str], settings: dict[str, Any]) -> list[str]:
+    """Return words with flags of version 1.0 in the spelling that help shows."""
+    if not words or words[0] not in settings:
+        return words
+    cls = type(settings[words[0]])
+    if words[0] == "attack" and words[1:2] and words[1] in attacks():
+        cls = attacks()[words[1]].settings
+    new = renamed(cls) | _OLD_FLAGS.get(words[0], {})
+    found = []
+    for word in words:
+        flag, equals, value = word.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        is_old = flag.startswith("--") and name in new
+        found.append(f"--{new[name].replace('_', '-')}{equals}{value}" if is_old else word)
+    return found
 
 
 def _union(settings: dict[str, Any], chosen: list[str]) -> Any:

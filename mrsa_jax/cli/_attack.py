@@ -21,12 +21,12 @@ _MOST_ROWS = 48  # of the detailed table that are printed
 
 @dataclasses.dataclass(frozen=True)
 class AttackCommand:
-    """Attack what secure aggregation leaves to see: sums, models, uploads; and score it.
+    """Attack what secure aggregation reveals: sums, models, uploads; and score the results.
 
       {attacks}
 
-    Each says by `mrsa-jax attack NAME --help` what it takes. Scores are printed and saved in --out.
-    Exit status: 0 done, 2 misuse, 130 interrupted (what was finished by then is saved).
+    `mrsa-jax attack NAME --help` shows the settings of each. Scores are printed and saved in --out.
+    Exit status: 0 done, 2 misuse, 130 interrupted (finished parts are saved).
     """
 
     # what is parsed is of a class of its own (`defaults`) with a field `attack`, the settings

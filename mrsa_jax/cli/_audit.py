@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.flags import IS_CHANCE, IS_GROUP, File, Within, check_ranges
+from mrsa_jax._core.flags import IS_CHANCE, IS_GROUP, File, Within, check_ranges, shown
 from mrsa_jax.cli._console import (
     Interrupts,
     error_console,
@@ -95,38 +95,38 @@ class WatchConfig:
     The log is the JSON Lines of `mrsa_jax.live.Recorder` and its adapters; mrsa-jax audit reads
     logs of other kinds. Each learnt sum gives one line: the clients so far, the rank of the sums,
     exposed clients, strong T, the bounds of weak T, and the worst hidden client. The log is the
-    only state: start again at any time, and the figures are the same to the last digit.
-    Rounds are numbered as the log numbers them.
+    only state: a restart gives the same values to the last digit. Rounds have the numbers of the
+    log.
       mrsa-jax watch participation.jsonl --fail-below 3 --fail-below-hidden 2
       mrsa-jax watch participation.jsonl --wait
       mrsa-jax watch participation.jsonl --once --json
       mrsa-jax watch participation.jsonl --fail-below 2 --out state.jsonl --keep-going
 
-    Exit status: 0 the end of the file (--once), 2 misuse or a line that is none, 3 at the first
-    sum after which a bar does not hold (with --keep-going at the end), 130 on Ctrl-C.
+    Exit status: 0 the end of the file (--once), 2 misuse or an invalid line, 3 at the first sum
+    that breaks a requirement (with --keep-going at the end), 130 on Ctrl-C.
     """
 
-    file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
-        tyro.MISSING
-    )
+    file: Annotated[pathlib.Path, tyro.conf.Positional, shown("FILE")] = tyro.MISSING
     """Participation log in JSON Lines."""
 
-    fail_below: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
-    """Stop with status 3 unless weak T of at least this is known (2: no client is exposed)."""
+    fail_below: Annotated[int | None, Within(1), shown("T")] = None
+    """Stop with status 3 unless weak T is known to be at least this (2: no client is exposed).
+    Default: no requirement."""
 
-    fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
-    """Stop with status 3 unless each client is hidden among at least this many clients; noise is
-    not counted."""
+    fail_below_hidden: Annotated[float | None, IS_GROUP, shown("CLIENTS")] = None
+    """Stop with status 3 unless every client is hidden among at least this many clients; noise is
+    not counted. Default: no requirement."""
 
-    memory: Annotated[float | None, IS_CHANCE, tyro.conf.arg(metavar="RHO")] = None
+    memory: Annotated[float | None, IS_CHANCE, shown("RHO")] = None
     """Correlation of a client's updates from one round to the next, below 1: report the worst
-    update of any one round, which --fail-below-hidden then judges."""
+    update of any one round, which --fail-below-hidden then compares. Default: not reported."""
 
-    share: Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")] = 1.0
-    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
+    share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
+    round."""
 
     wait: bool = False
-    """Wait for FILE if it is not there yet; without this flag its absence is an error."""
+    """Wait for FILE if it does not exist yet; without this flag, a missing file is an error."""
 
     keep_going: bool = False
     """Continue after a breach."""
@@ -135,19 +135,22 @@ class WatchConfig:
     """Stop at the end of the file instead of waiting for more."""
 
     out: File = None
-    """Keep one line of JSON a sum in this file, each once however often watch starts anew."""
+    """Keep one line of JSON per sum in this file, exactly one even after restarts. Default: not
+    kept."""
 
     metrics: File = None
-    """Hold the figures after the last sum in this file, for Prometheus to read (OpenMetrics)."""
+    """Keep the values after the last sum in this file, for Prometheus to read (OpenMetrics).
+    Default: not kept."""
 
-    poll: Annotated[float, _IS_TIME, tyro.conf.arg(metavar="SECONDS")] = 0.5
-    """How often to look for more."""
+    poll: Annotated[float, _IS_TIME, shown("SECONDS")] = 0.5
+    """Seconds between two looks at the file."""
 
     effort: Annotated[float, Within(0.0, rule="must be a finite number of at least 0")] = 0.01
-    """What weak T may take where cheap bounds leave T above 3 open: 1 is 90 seconds of a core."""
+    """Computing allowance if cheap bounds do not decide a weak T above 3: 1 is 90 seconds of a
+    core."""
 
     json: bool = False
-    """Print a line of JSON a sum instead."""
+    """Print one line of JSON per sum instead."""
 
 
 def run_watch(config: WatchConfig) -> int:

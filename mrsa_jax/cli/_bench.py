@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mrsa_jax._core.flags import Count, File, Within
+from mrsa_jax._core.flags import Count, File, Within, shown
 from mrsa_jax.cli._console import (
     Bars,
     coloured,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from mrsa_jax.bench.scaling import Change, Curve
 
 _WIDTH = 200  # of tables where there is no terminal
-_TOPICS = tyro.conf.arg(metavar="[TOPIC ...]")
-_Values = Annotated[tuple[str, ...], tyro.conf.arg(metavar="X [X ...]")]
+_TOPICS = shown("[TOPIC ...]")
+_Values = Annotated[tuple[str, ...], shown("X [X ...]")]
 _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"
 
 
@@ -49,13 +49,13 @@ class BenchConfig:
     """
 
     topics: Annotated[tuple[str, ...], tyro.conf.Positional, _TOPICS] = ()
-    """What to measure: names that --list shows; everything if none is named."""
+    """What to measure: names that --list shows. Default: everything."""
 
     peers: bool = False
     """Compare with other systems too, each in a separate environment (--list shows them)."""
 
     quick: bool = False
-    """Small sizes: all topics in about two minutes, to see that they work; no rates to quote."""
+    """Small sizes: all topics in about two minutes, as a smoke test; no rates to quote."""
 
     n: _Values = ()
     """Your own numbers of clients; 500, 1e4 and 2**10 are all understood."""
@@ -88,24 +88,26 @@ class BenchConfig:
     """Samples of each client (training)."""
 
     repeats: Annotated[Count, Within(1)] = None
-    """Timed calls of each case and of its peer. Default: as many as the topic takes."""
+    """Timed calls of each case and of its peer. Default: the number of the topic."""
 
     dry_run: bool = False
     """Only list the cases of your own sizes, with the memory that each of them takes."""
 
     against: File = None
     """Compare with the newest records of the same cases in this file, made on a machine like this
-    one. Exit with status 3 if a case is slower by more than 10 %, by Welch's test."""
+    one. Exit with status 3 if a case is slower by more than 10 %, by Welch's test. Default: no
+    comparison."""
 
     list: bool = False
     """Only list the topics, and the other systems with the commands that make them available."""
 
     record: bool = False
-    """Append the records to benchmarks/results of this checkout, a file of JSON lines a topic."""
+    """Append the records to benchmarks/results of this checkout, one file of JSON lines per
+    topic."""
 
     out: File = None
     """Append the records to this file of JSON lines; or to records.jsonl in this folder, with the
-    figures of scaling curves."""
+    figures of scaling curves. Default: not written."""
 
     json: bool = False
     """Print the result as JSON instead."""

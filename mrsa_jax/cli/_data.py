@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mrsa_jax._core.flags import Folder
+from mrsa_jax._core.flags import Folder, shown
 from mrsa_jax.cli._console import coloured, error_console, print_json, print_table
 from mrsa_watch._base.errors import ConfigurationError, require
 
@@ -22,11 +22,12 @@ class DataConfig:
     """list: show where each data set is stored. prepare NAME: fetch one, once; the others need no
     fetching."""
 
-    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
-    """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of tensorflow-datasets."""
+    name: Annotated[str | None, tyro.conf.Positional, shown("[NAME]")] = None
+    """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of tensorflow-datasets. It
+    is required for prepare. Default: no set."""
 
     directory: Folder = None
-    """Data folder of tensorflow-datasets; its own default if left out."""
+    """Data folder of tensorflow-datasets. Default: the folder that tensorflow-datasets uses."""
 
     yes: bool = False
     """Prepare without asking."""

@@ -9,43 +9,42 @@ from typing import Annotated, Literal
 
 import tyro
 
-from mrsa_jax._core.flags import File
+from mrsa_jax._core.flags import File, shown
 from mrsa_jax.cli._console import print_json
 from mrsa_watch._base.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
 class ReportConfig:
-    """Write a self-contained HTML page of any folder that a command wrote.
+    """Write a self-contained HTML report of any folder that a command wrote.
 
-    For folders of demo, simulate, train, sweep, attack, audit, advise and reproduce: what was
-    found, with verdicts and curves to hover over and switch, tables, settings with what was
-    changed, provenance, and the papers behind it all with BibTeX.
+    It reads folders of demo, simulate, train, sweep, attack, audit, advise and reproduce. A report
+    has the results with verdicts, curves to hover over and switch, tables, the settings and their
+    changes, provenance, and the papers behind the results with BibTeX.
       mrsa-jax report results/demo
       mrsa-jax report results/sweep --out sweep.html --open
       mrsa-jax report results/demo --column single
 
-    Exit status: 0 written, 2 no such folder, or another program's, or half-written.
+    Exit status: 0 written, 2 if the folder is missing, unfinished or of another program.
     """
 
-    folder: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = (
-        tyro.MISSING
-    )
+    folder: Annotated[pathlib.Path, tyro.conf.Positional, shown("DIR")] = tyro.MISSING
     """Folder of demo, simulate, train, sweep, attack, audit, advise or reproduce."""
 
     out: File = None
-    """File to write; report.html in the folder when left out."""
+    """File to write. Default: report.html in the folder."""
 
-    column: Literal["single", "double"] | None = None
-    """Draw the folder's figures again from its stored results, as wide as this: single (3.5 in, a
-    column of a paper) or double (7.16 in); PNG in the folder, SVG and PDF in its figures/. A sweep
-    gets figures only so. Not of reproduce, whose figures are several panels wide, nor of images."""
+    column: Annotated[Literal["single", "double"] | None, shown("{single,double}")] = None
+    """Draw the figures again from the stored results, with this width: single (3.5 in, a column of
+    a paper) or double (7.16 in); PNG in the folder, SVG and PDF in its figures/. A sweep gets
+    figures only this way. Not for reproduce, whose figures are several panels wide, nor for images.
+    Default: figures are not drawn again."""
 
     open: bool = False
-    """Open the page in the browser."""
+    """Open the report in the browser."""
 
     json: bool = False
-    """Print where the page is, and what is in it, as JSON on standard output."""
+    """Print the path and the content of the report as JSON on standard output."""
 
 
 def run_report(config: ReportConfig) -> int:

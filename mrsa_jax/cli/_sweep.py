@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.flags import IS_POSITIVE, Count, Folder, Number, Within, check_ranges
+from mrsa_jax._core.flags import IS_POSITIVE, Count, Folder, Number, Within, check_ranges, shown
 from mrsa_jax.cli._console import (
     Bars,
     error_console,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class SweepCommand:
     """Compute a grid of settings of one command into one store; resume after any interruption.
 
-    A study is a TOML file: the settings of one command as its own file has them, and the axes.
+    A study is a TOML file with the settings of one command, and the axes.
 
       command = "simulate"                    # or train, secagg, "attack least-squares", ...
       rounds = 500
@@ -46,48 +46,51 @@ class SweepCommand:
       population.cohort_size = [6, 12]
 
       mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
-      mrsa-jax sweep study.toml               # run it; again after any interruption; or twice
-      mrsa-jax sweep study.toml --reuse DIR   # what another sweep has is not computed again
-      mrsa-jax sweep merge DIR DIR --out NEW  # folders of parts that were computed apart
+      mrsa-jax sweep study.toml               # run it; again after an interruption; or twice
+      mrsa-jax sweep study.toml --reuse DIR   # takes the points that another sweep has
+      mrsa-jax sweep merge DIR DIR --out NEW  # combines parts that were computed apart
       mrsa-jax sweep study.toml --workers 2   # in separate processes (extra: dask)
       mrsa-jax sweep study.toml --scheduler tcp://host:8786
 
-    Open the store with mrsa_jax.study.open_study(DIR): an xarray data set whose `done` says which
-    points are complete. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130
+    mrsa_jax.study.open_study(DIR) opens the store: an xarray data set whose `done` marks the
+    complete points. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130
     interrupted.
     """
 
     study: tyro.conf.Positional[
-        Annotated[tuple[pathlib.Path, ...], tyro.conf.arg(metavar="STUDY.toml | merge DIR DIR")]
+        Annotated[tuple[pathlib.Path, ...], shown("STUDY.toml | merge DIR DIR")]
     ] = tyro.MISSING
     """File with settings and axes; or merge, and folders of sweeps."""
     out: Folder = None
-    """Folder of the store; as the file says (results/sweep) if left out."""
+    """Folder of the store. Default: as the file states, or results/sweep."""
     dry_run: bool = False
-    """Check every cell and say what the sweep comes to, without computing anything."""
+    """Check every cell and report the size of the sweep, without computing anything."""
     workers: Annotated[Count, Within(1)] = None
-    """Compute in N processes of this machine, by dask."""
-    scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR."""
-    coordinator: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """Compute in N processes of this machine, by dask. Default: in this process."""
+    scheduler: Annotated[str | None, shown("ADDRESS")] = None
+    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR.
+    Default: on this machine."""
+    coordinator: Annotated[str | None, shown("HOST:PORT")] = None
     """Share each point with the devices of other hosts, by jax.distributed: the address of the
-    first process, or auto where SLURM, Open MPI or Kubernetes knows it. Start the same command on
-    all of them."""
+    first process, or auto if SLURM, Open MPI or Kubernetes knows it. Start the same command on all
+    of them. Default: this host alone."""
     num_processes: Count = None
-    """How many processes share, with --coordinator."""
-    process_index: Annotated[int | None, tyro.conf.arg(metavar="I")] = None
-    """Which of them this one is, from 0."""
+    """Number of processes that share, with --coordinator. Default: as the cluster states."""
+    process_index: Annotated[int | None, shown("I")] = None
+    """Index of this process, from 0, with --coordinator. Default: as the cluster states."""
     memory_gib: Annotated[Number, IS_POSITIVE] = None
-    """Bound on the memory of the points that are computed at once, in GiB."""
+    """Bound on the memory of the points that are computed at once, in GiB. Default: as the machine
+    allows."""
     devices: Annotated[Count, Within(1)] = None
-    """Devices that a point's trials are dealt out to; one by default, except for trainings, which
-    take one device per core."""
+    """Devices over which the trials of a point are distributed. Default: one; for trainings, one
+    per core."""
     json: bool = False
-    """Print what was done as JSON on standard output."""
+    """Print the completed work as JSON on standard output."""
     overwrite: bool = False
-    """Replace another study in DIR, or start this one anew."""
+    """Replace another study in DIR, or start this one again."""
     reuse: Folder = None
-    """Folder of another sweep: points that it has are taken from there."""
+    """Folder of another sweep; the points that both have are taken from it. Default: no other
+    sweep."""
 
 
 def run_sweep_command(command: SweepCommand) -> int:

@@ -32,7 +32,7 @@ class AttackSettings(Shown):
     seed: Seed = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/attack")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    """Folder for scores (CSV and JSON), figures and recovered values."""
     overwrite: bool = False
     """Replace another attack in --out."""
     json: bool = False
@@ -44,17 +44,17 @@ class SumsOfRounds(AttackSettings):
     """Who took part in the rounds whose sums are attacked."""
 
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
-    """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
+    """Selection schemes, as in mrsa-jax simulate, such as uniform or batch_partitioning:T."""
     num_clients: Several = 24
-    """Clients, N."""
+    """Number of clients N."""
     cohort_size: Several = 8
-    """Clients asked in a round, K."""
+    """Clients selected per round, K."""
     dropout_rates: Annotated[tuple[float, ...], IS_SHARE] = (0.1, 0.2, 0.3, 0.4, 0.5)
-    """Chances to be offline in a round, spread over the clients."""
+    """Probabilities that a client is offline in a round, spread over the clients."""
     rounds: Whole = 60
     """Rounds whose sums the server keeps."""
     availability: str = "independent"
-    """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
+    """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
 
     def histories(self, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
         """Roll out each scheme: its label, and who is in each sum, bool[rounds, clients]."""

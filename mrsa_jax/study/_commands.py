@@ -30,6 +30,8 @@ from mrsa_jax._core.flags import (
     Several,
     Whole,
     Within,
+    renamed,
+    shown,
 )  # fmt: skip
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
@@ -45,32 +47,31 @@ class LogSettings(Shown):
     """How a participation log is read, and what is done with what is found in it."""
 
     round_column: Name = None
-    """Of a log in columns: name of that with the round; the usual names are known."""
+    """For a log with columns: name of the column with the round. Default: one of the usual
+    names."""
 
     client_column: Name = None
-    """Name of the column with the client; the usual names are known."""
+    """Name of the column with the client. Default: one of the usual names."""
 
-    where: tyro.conf.UseAppendAction[
-        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
-    ] = ()
-    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
-    all others; may be repeated."""
+    where: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], shown("COLUMN=TEXT")]] = ()
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column. COLUMN!=TEXT keeps
+    all other rows. Can be repeated."""
 
-    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Comma-separated columns to ignore. A column that may turn the verdict is refused until a flag
-    handles it."""
+    ignore_columns: Annotated[str, shown("NAMES")] = ""
+    """Comma-separated columns to ignore. A column that may affect which clients are in a sum is
+    refused until a flag handles it. Default: no column."""
 
-    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Comma-separated columns that distinguish several sums of a round, such as
-    group,job,attempt."""
+    sum_columns: Annotated[str, shown("NAMES")] = ""
+    """Comma-separated columns that distinguish several sums of a round, such as group,job,attempt.
+    Default: no column."""
 
     part_column: Name = None
-    """Name of the column with the part of the vector that a sum is of, where not all clients train
-    all coordinates: each part is audited by itself."""
+    """Name of the column with the part of the vector that a sum is over, if not all clients train
+    all coordinates. Each part is audited by itself. Default: sums are of whole updates."""
 
     restarts: Literal["ask", "new", "same"] = "ask"
-    """A round whose rows continue after other rounds: another sum, because numbering started again,
-    or the same."""
+    """Meaning of a round whose rows continue after other rounds: new (another sum, because
+    numbering started again), same (the same sum), or ask (an error)."""
 
     overwrite: bool = False
     """Replace other results in --out."""
@@ -91,92 +92,105 @@ _COLUMNS = ("round_column", "client_column", "where", "ignore_columns", "sum_col
 
 @dataclasses.dataclass(frozen=True)
 class AuditConfig(LogSettings):
-    """Say what a participation log of any system leaks: who is exposed, and proof.
+    """Audit a participation log of any system: which clients the server can expose, with proof.
 
-    Rounds and clients have the log's names; without any, their places in the matrix, from 0.
+    Rounds and clients have the names of the log, or their places in the matrix, counted from 0.
     """
 
-    file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
-        tyro.MISSING
-    )
-    """A recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1 matrix, with a line
-    of names or without; Parquet, NPY, NPZ, or NVFlare's server log."""
+    file: Annotated[pathlib.Path, tyro.conf.Positional, shown("FILE")] = tyro.MISSING
+    """Participation log: a recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1
+    matrix, with a line of names or without; Parquet, NPY, NPZ, or NVFlare's server log."""
 
     format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
-    """Format of FILE; by default recognised from its content."""
+    """Format of FILE; auto recognises it from its content."""
 
     layout: Literal["auto", "long", "matrix"] = "auto"
-    """Rows of (round, client), or a matrix with one row per round; the header decides."""
+    """long: rows of (round, client); matrix: one row per round; auto: the header decides."""
 
     weight_column: Name = None
-    """Name of the column with each client's weight in the sum; "weight" is known."""
+    """Name of the column with each client's weight in the sum. Default: the column "weight", if
+    there is one."""
 
     round_order: Literal["sorted", "file"] = "sorted"
     """Order of the rounds: by number or name, or as in the file."""
 
     array: Name = None
-    """Which array of an NPZ archive."""
+    """Name of the array in an NPZ archive. Default: the only array."""
 
     memory_gib: Positive = 2.0
-    """Most memory that the history may take as a matrix."""
+    """Most memory that the history may take as a matrix, in GiB."""
 
     effort: Annotated[float, Within(0.0, rule="must be a number of at least 0")] = 1.0
-    """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
+    """Computing allowance: 1 allows searches and proofs of about 90 seconds on one core; more can
+    narrow the bounds."""
 
-    coalition: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Comma-separated clients that reveal their updates to the server; the audit covers the
-    others."""
+    coalition: Annotated[str, shown("NAMES")] = ""
+    """Comma-separated clients that reveal their updates to the server; the audit covers the others.
+    Default: no client."""
 
-    fail_below: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
-    """Exit with status 3 unless weak T of at least this is proven (2: no client is exposed)."""
+    fail_below: Annotated[int | None, Within(1), shown("T")] = None
+    """Exit with status 3 unless T is proven to be at least this, weak or strong as --definition
+    selects (2: no client is exposed). Default: no requirement."""
 
     definition: Literal["weak", "strong"] = "weak"
-    """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
+    """The T of --fail-below: weak (any combination of sums) or strong (clients that always move
+    together)."""
 
-    fail_below_hidden: Annotated[float | None, IS_GROUP, tyro.conf.arg(metavar="CLIENTS")] = None
-    """Exit with status 3 unless each client is hidden among at least this many clients; noise is
-    not counted. With --memory or --drift: unless each of its updates is, if updates drift so."""
+    fail_below_hidden: Annotated[float | None, IS_GROUP, shown("CLIENTS")] = None
+    """Exit with status 3 unless every client is hidden among at least this many clients, such as
+    2.5. Noise is not counted. With --memory or --drift, each update must be. Default: no
+    requirement."""
 
     memory: Memory = None
-    """Also among how many the update of any one round is hidden, if updates drift: the correlation
-    of what lasts of a client's update with that of the round before. Rows of the log count as
-    rounds that follow each other."""
+    """Also report how many clients the update of any one round is hidden among, if updates drift.
+    RHO is the correlation of the lasting part of a client's update with that of the round before,
+    such as 0.99. Rows of the log count as rounds that follow each other. Default: not reported."""
 
     share: Lasting = 1.0
-    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
+    round."""
 
     drift: Folder = None
-    """Take both from a training that measured them: the folder of mrsa-jax train or demo."""
+    """Folder of mrsa-jax train or demo, which measured memory and share. Default: --memory and
+    --share."""
 
-    noise_multiplier: Annotated[float | None, IS_POSITIVE, tyro.conf.arg(metavar="Z")] = None
-    """Noise of standard deviation Z times --clip is in each sum: print clients' mu and epsilon
-    (without it by what a recorder's log says)."""
+    noise_multiplier: Annotated[float | None, IS_POSITIVE, shown("Z")] = None
+    """Report mu and epsilon for noise of standard deviation Z times --clip-norm in each sum.
+    Default: the noise that the log records."""
 
-    clip: Annotated[float | None, IS_POSITIVE, tyro.conf.arg(metavar="C")] = None
-    """Largest norm of a client's update, with --noise-multiplier."""
+    clip: Annotated[float | None, IS_POSITIVE, shown("C", name="clip-norm")] = None
+    """Largest L2 norm of a client's update, with --noise-multiplier. Default: the norm that the log
+    records."""
 
-    planned: Annotated[int | None, Within(1), tyro.conf.arg(metavar="K")] = None
-    """Clients add the noise: each survivor one share in K of the variance, so that a sum of fewer
-    has less of it; prints mu and epsilon as planned and as realised."""
+    planned: Annotated[int | None, Within(1), shown("K")] = None
+    """The clients add the noise: each survivor adds one part in K of the variance, so a sum of
+    fewer clients has less noise. Reports mu and epsilon as planned and as realised. Default: the
+    whole noise is in each sum."""
 
-    colluding: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    colluding: Annotated[str, shown("NAMES")] = ""
     """Comma-separated clients that reveal their noise and their updates to the server; needs
-    --planned."""
+    --planned. Default: no client."""
 
-    delta: Annotated[Positive, Within(0.0, BELOW_ONE, "must be below 1")] = 1e-5
-    """At which epsilon is printed."""
+    delta: Annotated[
+        Positive, Within(0.0, BELOW_ONE, "must be below 1"), shown(name="target-delta")
+    ] = 1e-5
+    """Delta at which epsilon is reported."""
 
-    spread: Annotated[float | None, IS_POSITIVE, tyro.conf.arg(metavar="S")] = None
-    """Also mu and epsilon if others' updates are Gaussian with this spread: no guarantee."""
+    spread: Annotated[float | None, IS_POSITIVE, shown("S")] = None
+    """Also report mu and epsilon if the others' updates are Gaussian with this standard deviation:
+    no guarantee. Default: not reported."""
 
     recipe_file: File = None
-    """Where to write the whole recipe as CSV."""
+    """Write the whole combination of sums that exposes a client to this file, as CSV. Default: not
+    written."""
 
     certificate: File = None
-    """Where to write each claim with a proof in integers, as JSON, for mrsa_check.py to check."""
+    """Write each claim with an integer proof to this file as JSON, to be verified by mrsa_check.py.
+    Default: not written."""
 
     out: Folder = None
-    """Folder for findings, certificates, tables and figures; mrsa-jax report makes a page of it."""
+    """Write findings, certificates, tables and figures to this folder; mrsa-jax report turns it
+    into a report. Default: nothing is written."""
 
     @property
     def counts_shares(self) -> bool:
@@ -190,7 +204,8 @@ def check_audit(config: AuditConfig) -> None:
     told = [name for name in noise if getattr(config, name) is not None]
     for name in ("noise_multiplier", "clip"):
         missing = bool(told) and name not in told
-        require(not missing, name, f"must be given with {', '.join(told)}", None)
+        flags = (renamed(AuditConfig).get(one, one) for one in told)
+        require(not missing, name, f"must be given with {', '.join(flags)}", None)
     if config.counts_shares:
         for name in ("noise_multiplier", "clip"):
             given = getattr(config, name) is not None
@@ -215,66 +230,76 @@ _IS_RATE = Within(0.0, BELOW_ONE, "must be at least 0 and below 1")
 
 @dataclasses.dataclass(frozen=True)
 class AdviseConfig(LogSettings):
-    """Choose a selection scheme and its T for your clients: what each protects, and costs.
+    """Recommend a selection scheme and its T for your clients: what each protects, and costs.
 
-    From the number of clients, the number per round, and how often they are away:
-    mrsa-jax advise --clients 120 --cohort 12 --dropout-rate 0.2 --loss-rate 0.05. Or from the log
-    of a system that runs, which records all this: mrsa-jax advise --log participation.jsonl. A flag
-    given together with --log overrides the measured value. Exit status 3 if no scheme gives what is
-    demanded.
+    It needs the number of clients, the number per round, and how often they are offline:
+      mrsa-jax advise --num-clients 120 --cohort-size 12 --dropout-rates 0.2 --loss-rate 0.05
+
+    The log of a running system contains all this. A flag takes precedence over a measured value:
+      mrsa-jax advise --log participation.jsonl
+
+    Exit status: 0 done, 2 misuse, 3 if no scheme satisfies the requirements.
     """
 
     log: File = None
-    """Any log that `mrsa-jax audit` reads: clients, cohort and absences are measured in it."""
+    """Any log that `mrsa-jax audit` reads; clients, cohort and absences are measured in it.
+    Default: they are set by flags."""
 
-    num_clients: Annotated[Count, Within(2), tyro.conf.arg(aliases=["--clients"])] = None
-    """Number of clients N."""
+    num_clients: Annotated[Count, Within(2)] = None
+    """Number of clients N. Default: the clients of --log."""
 
-    cohort_size: Annotated[Count, tyro.conf.arg(aliases=["--cohort"])] = None
-    """Clients in a round, K."""
+    cohort_size: Count = None
+    """Clients selected per round, K. Default: as measured in --log."""
 
-    dropout_rate: Annotated[tuple[float, ...], _IS_RATE] = ()
-    """Chance to be away when a round begins; several are spread evenly over the clients."""
+    dropout_rate: Annotated[tuple[float, ...], _IS_RATE, shown(name="dropout-rates")] = ()
+    """Probabilities that a client is offline in a round, spread evenly over the clients, such as
+    0.1 0.3. Default: as measured in --log."""
 
     loss_rate: Annotated[Number, _IS_RATE] = None
-    """Chance of a client that takes part to be lost before its update is in the sum."""
+    """Probability that a participating client is lost before its update is in the sum. Default: as
+    measured in --log, or 0."""
 
     availability: str = "independent"
-    """Who is away when: independent, markov:ROUNDS, diurnal:AMPLITUDE:PERIOD, ..., as in
-    mrsa-jax simulate."""
+    """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS,
+    diurnal:AMPLITUDE:PERIOD, ..."""
 
-    want_privacy: Annotated[int | None, Within(1), tyro.conf.arg(metavar="T")] = None
-    """Weak T of at least this, however many rounds follow."""
+    want_privacy: Annotated[int | None, Within(1), shown("T")] = None
+    """Require a weak T of at least this, for any number of rounds. Default: no requirement."""
 
     want_hidden: Annotated[Number, IS_GROUP] = None
-    """Every client hidden as well as in a single sum of this many clients, for any number of
-    rounds."""
+    """Require that every client is hidden as well as in a single sum of this many clients, for any
+    number of rounds. Default: no requirement."""
 
     min_cardinality: Annotated[Number, IS_GROUP] = None
-    """At least this many clients per round on average; rounds without a sum count as 0."""
+    """Require at least this many clients per round on average; rounds without a sum count as 0.
+    Default: no requirement."""
 
     memory: Memory = None
-    """Also among how many the worst update of any simulated round is hidden, if updates drift: the
-    correlation of what lasts of a client's update with that of the round before."""
+    """Also report how many clients the worst update of any simulated round is hidden among, if
+    updates drift. RHO is the correlation of the lasting part of a client's update with that of the
+    round before, such as 0.99. Default: not reported."""
 
     share: Lasting = 1.0
-    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
+    round."""
 
-    schemes: tuple[str, ...] = ()
-    """Further schemes to compare, as in mrsa-jax simulate; your own (--plugin) always are."""
+    schemes: Annotated[tuple[str, ...], shown()] = ()
+    """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin) are always
+    compared. Default: no further scheme."""
 
     rounds: Whole = 300
-    """Rounds that are simulated."""
+    """Simulated rounds."""
 
-    trials: Annotated[int | None, Within(0), tyro.conf.arg(metavar="B")] = None
-    """Simulated trials of each scheme: from 2 to 10, fewer for large populations, by default; 0
-    gives what is known without."""
+    trials: Annotated[int | None, Within(0), shown("B")] = None
+    """Simulated trials of each scheme; 0 reports closed forms only. Default: 2 to 10, fewer for
+    large populations."""
 
     seed: Seed = 0
     """Seed of everything random."""
 
     out: Folder = None
-    """Folder for the table as CSV, the advice as JSON and a figure."""
+    """Write the table as CSV, the advice as JSON and a figure to this folder. Default: nothing is
+    written."""
 
 
 def check_advise(config: AdviseConfig) -> None:
@@ -311,7 +336,7 @@ def check_cohort(num_clients: int, cohort_size: int | None) -> None:
 _FidelityName = Annotated[Literal["real", "array", "sets"] | None, Cites(
     real="cryptography: rfc8439 rfc7748 rfc5869",
     array="pads: rfc8439",
-)]  # fmt: skip
+), shown("{real,array,sets}")]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,51 +359,57 @@ class SecaggConfig(Shown):
     array."""
 
     num_clients: Several = 100
-    """Clients, n."""
+    """Number of clients, n."""
 
     dim: Whole = 10_000
     """Residues in each client's input, m."""
 
     modulus_bits: Annotated[Count, IS_BITS] = None
-    """b of the ring of R = 2**b, 1 to 32; 16 unless --modulus is given."""
+    """Sums are taken modulo 2**b, b from 1 to 32. Default: 16, unless --modulus is set."""
 
     modulus: Count = None
-    """R, instead of --modulus-bits: a power of two, or any integer below 2**31."""
+    """Sums are taken modulo R, a power of two or any integer below 2**31. Default: as
+    --modulus-bits selects."""
 
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
 
     connection_probability: Annotated[Number, IS_PART] = None
-    """Chance of an edge, for --graph erdos_renyi. Default: CCESA's p*, if at most 1."""
+    """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p*, if at most 1."""
 
     degree: Annotated[Count, Within(0)] = None
-    """Neighbours of each client, for --graph harary and random_regular."""
+    """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
+    Default: the graph has none to set."""
 
     threshold: Annotated[Count, Within(1)] = None
-    """Shares that rebuild a secret, t. Default: just above half of the holders, or Remark 4's t."""
+    """Secret shares that rebuild a secret, t. Default: just above half of the holders, or Remark
+    4's t for erdos_renyi."""
 
     step_dropout_rate: Chance = 0.0
-    """Chance to leave at each of the protocol's four steps, q."""
+    """Probability that a client is lost at each of the protocol's four steps, q."""
 
     dropped_before_unmasking: Chance = 0.0
-    """Share of the clients lost between sharing keys and sending padded inputs; drawn at random."""
+    """Fraction of the clients that are lost between sharing keys and sending padded inputs; drawn
+    at random."""
 
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
+    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single clients."""
 
     consistency: bool = False
-    """Add the signed consistency check of Bonawitz et al.: nobody unmasks before enough of its
+    """Add the signed consistency check of Bonawitz et al.: no client unmasks before enough of its
     neighbours have signed the same list of survivors."""
 
     trials: Annotated[Count, Within(1)] = None
-    """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
+    """Count failures in this many rounds: exact intervals, the bounds of the theorems, rare events.
+    Default: run one round."""
 
     up_mbits: Annotated[Number, IS_POSITIVE] = None
-    """Also model the seconds on clients' links of this many Mbit/s up, ten times that down."""
+    """Also model the seconds on the clients' links, with this many Mbit/s up and ten times that
+    down. Default: not modelled."""
 
     compute_slowdown: Positive = 1.0
-    """How many times slower clients compute in that model than one core of a server."""
+    """Factor by which clients compute more slowly than one core of a server, in this model."""
 
     seed: Natural = 0
     """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its seed."""

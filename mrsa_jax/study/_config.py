@@ -13,9 +13,7 @@ import pathlib
 import typing
 from typing import Annotated, Any, Literal
 
-import tyro
-
-from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole
+from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole, shown
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.graphs.registry import Graph
@@ -57,8 +55,8 @@ SIX_SCHEMES = (
 _SOFTMAX = TrainingConfig(model="logistic")  # a demo is to take a minute
 
 # How clients' updates are assumed to drift, where it is not as if they never changed.
-Memory = Annotated[float | None, IS_CHANCE, tyro.conf.arg(metavar="RHO")]
-Lasting = Annotated[float, IS_CHANCE, tyro.conf.arg(metavar="A")]
+Memory = Annotated[float | None, IS_CHANCE, shown("RHO")]
+Lasting = Annotated[float, IS_CHANCE, shown("A")]
 
 
 def check_drift(config: Any) -> None:
@@ -79,7 +77,7 @@ class PopulationConfig(Shown):
     num_clients: Several = 120
     """Number of clients N."""
     cohort_size: int = 12
-    """Clients asked in a round, K."""
+    """Clients selected per round, K."""
     dropout_rates: Annotated[tuple[float, ...], IS_CHANCE] = (
         0.1,
         0.2,
@@ -87,16 +85,18 @@ class PopulationConfig(Shown):
         0.4,
         0.5,
     )
-    """Chances to be offline in a round, spread evenly over the clients."""
+    """Probabilities that a client is offline in a round, spread evenly over the clients."""
     assignment: AssignmentName = "shuffled"
     """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones together), or
-    by_label: from the first rate for clients of label 0 to the last for those of the last."""
+    by_label: from the first rate for clients of label 0 to the last rate for clients of the last
+    label."""
     availability: str = "independent"
-    """Who is away when: independent, each round by itself; markov:ROUNDS, for this many rounds on
-    average; cyclic: each client goes through the rates, one per round, starting from its own;
-    diurnal:AMPLITUDE:PERIOD: a wave around the one rate, clients spread over the period;
-    replay:FILE[:random|:absent]: as a .npy file of booleans [rounds, clients] has it, from its
-    first row or a random one, and again or not at all after its last; or your own (--plugin)."""
+    """Which clients are online: independent, each round by itself; markov:ROUNDS, absences of this
+    many rounds on average; cyclic: each client goes through the rates, one per round, from a
+    different start; diurnal:AMPLITUDE:PERIOD: a wave around the one rate, with the clients spread
+    over the period; replay:FILE[:random|:absent]: a .npy file of booleans [rounds, clients], from
+    its first row or a random one, and again or not at all after its last; or your own
+    (--plugin)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,10 +107,10 @@ class DemoConfig(Shown):
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/demo")
     """Folder for the store, the figures and the report."""
-    track: tuple[TrackerName, ...] = ()
-    """Write what is known of each round into the folder tracking of --out: json_lines
+    track: Annotated[tuple[TrackerName, ...], shown()] = ()
+    """Write the measures of each round into the folder tracking of --out: json_lines
     (metrics.jsonl), tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless
-    WANDB_MODE says otherwise)."""
+    WANDB_MODE selects otherwise). Default: not written."""
     rounds: Size = 150
     """Rounds of each scheme, J."""
     schemes: tuple[str, ...] = SIX_SCHEMES
@@ -149,11 +149,12 @@ class SimulateConfig(Shown):
     balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
     (--plugin)."""
     memory: Memory = None
-    """Also among how many the worst update of any round is hidden, if updates drift: the
-    correlation of what lasts of a client's update with that of the round before. By default
-    not reported."""
+    """Also report how many clients the worst update of any round is hidden among, if updates drift.
+    RHO is the correlation of the lasting part of a client's update with that of the round before,
+    such as 0.99. Default: not reported."""
     share: Lasting = 1.0
-    """Share of an update's variance that lasts, with --memory; the rest is fresh in each round."""
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
+    round."""
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
@@ -169,19 +170,20 @@ class TrainConfig(Shown):
     seed: Seed = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/train")
-    """Folder of the run: its settings from the start, checkpoints while it trains, and at the end
-    store, figures and report in their place."""
+    """Folder of the run: its settings, checkpoints while it trains, and at the end results, figures
+    and report."""
     resume: bool = False
-    """Continue the run that was interrupted in --out from its newest checkpoint, with the same
-    settings; start where there is none, and show what is there where it is complete."""
+    """Continue the interrupted run in --out from its newest checkpoint, with the same settings.
+    Without a run it starts one, and of a complete run it shows the results."""
     checkpoint_every: Whole = 10
-    """Rounds between two checkpoints, which a kill or a power loss sets a run back to."""
-    track: tuple[TrackerName, ...] = ()
-    """Write what is known of each round while the training runs: json_lines (metrics.jsonl),
-    tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless WANDB_MODE says
-    otherwise); below run.tracking in --out, and in tracking once the run is complete."""
+    """Rounds between two checkpoints: an interruption loses at most this many rounds."""
+    track: Annotated[tuple[TrackerName, ...], shown()] = ()
+    """Write the measures of each round while the training runs: json_lines (metrics.jsonl),
+    tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless WANDB_MODE selects
+    otherwise). They are in run.tracking of --out, and in tracking once the run is complete.
+    Default: not written."""
     rounds: Size = 150
-    """Rounds, J."""
+    """Number of rounds, J."""
     scheme: str = "batch_partitioning:4"
     """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
@@ -197,7 +199,7 @@ class TrainConfig(Shown):
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False
-    """Replace another study in --out, or start an unfinished one anew."""
+    """Replace another study in --out, or start an unfinished one again."""
 
 
 Config = DemoConfig | SimulateConfig | TrainConfig

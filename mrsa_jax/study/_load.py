@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from mrsa_jax._core.flags import check_ranges
+from mrsa_jax._core.flags import check_ranges, renamed
 from mrsa_watch._base.errors import ConfigurationError, check_known, nearest, require
 from mrsa_watch._base.html import plain_settings
 from mrsa_watch._base.untrusted import read_bytes
@@ -179,9 +179,10 @@ def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> Config
 
 def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, Any]:
     hints = _hints(cls)
+    fields = {flag: field for field, flag in renamed(cls).items()}
     values = {}
-    for name, value in content.items():
-        dotted = f"{where}{name}"
+    for given, value in content.items():
+        name, dotted = fields.get(given, given), f"{where}{given}"
         if name not in hints:
             raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
         usual = getattr(cls, name, None)  # a table whose defaults here are not those of its type

@@ -14,11 +14,15 @@ from mrsa_jax._core.flags import (
     Bits,
     Chance,
     Cites,
+    Count,
     Inside,
+    Name,
+    Number,
     Positive,
     Several,
     Within,
-)
+    shown,
+)  # fmt: skip
 from mrsa_jax.graphs.registry import Graph
 from mrsa_watch._base.errors import POSITIVE, require
 from mrsa_watch._base.html import Shown
@@ -36,25 +40,26 @@ class ProtocolConfig(Shown):
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
-    connection_probability: Annotated[float | None, IS_PART] = None
-    """Chance of an edge, for --graph erdos_renyi. Default: CCESA's p* for the cohort, if
-    below 1."""
-    degree: int | None = None
-    """Neighbours of each client, for --graph harary and random_regular."""
-    threshold: Annotated[int | None, Within(1)] = None
-    """Shares that rebuild a secret, t. Default: more than half of each client's neighbourhood;
-    Remark 4's for erdos_renyi."""
+    connection_probability: Annotated[Number, IS_PART] = None
+    """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p* for the cohort, if below
+    1."""
+    degree: Count = None
+    """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
+    Default: the graph has none to set."""
+    threshold: Annotated[Count, Within(1)] = None
+    """Secret shares that rebuild a secret, t. Default: more than half of each client's
+    neighbourhood, or Remark 4's t for erdos_renyi."""
     step_dropout_rate: Chance = 0.0
-    """Chance to leave at each of the protocol's four steps, q."""
+    """Probability that a client is lost at each of the protocol's four steps, q."""
     split_policy: SplitPolicyName = "ignore"
-    """When a block of clients loses a member inside a round: ignore it, abort the round, or
-    drop_block, its other members too."""
+    """Policy if a block of clients loses a member inside a round: ignore it, abort the round, or
+    drop_block, which excludes the other members too."""
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
+    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single clients."""
     whole_blocks: bool = False
-    """Clients enforce the scheme's blocks, whatever the server asks: they send only if their mates'
-    keys and shares came, and refuse every list that parts a block. For --graph complete or
-    over_blocks."""
+    """Clients enforce the blocks of the scheme against any request of the server: they send only if
+    the keys and shares of their mates came, and refuse every list that splits a block. For --graph
+    complete or over_blocks."""
 
     @property
     def is_plain(self) -> bool:
@@ -70,7 +75,7 @@ class AggregationConfig(Shown):
     num_levels: Several = 2**16
     """Levels of the stochastic quantizer."""
     clip: Positive = 0.5
-    """Updates are clipped to [-clip, clip]."""
+    """Each coordinate of an update is clipped to [-clip, clip]."""
     modulus_bits: Bits = 32
     """Sums are taken modulo 2**modulus_bits."""
     fidelity: FidelityName = "array"
@@ -81,24 +86,24 @@ class AggregationConfig(Shown):
     """fixed; last_max, last_rms: the next round clips at a multiple of the last learnt mean
     update's largest entry, or of its root mean square (the first at --clip)."""
     clip_multiplier: Positive = 4.0
-    """That multiple."""
+    """The multiple of --clip-rule."""
     clip_floor: Positive = 1e-4
-    """The least that it may come to."""
+    """The least clip range that --clip-rule may choose."""
     noise_multiplier: Annotated[float, Within(0.0, rule="must be 0 or positive, finite")] = 0.0
-    """Differential privacy of each client's whole history: noise of this many --clip-norm in the
-    sum of a whole cohort. Each client adds its share to its own update before it pads, which
-    protects it from the server and from all who see sums or models, none of whom is trusted;
-    clients who tell the server their own noise take their shares from the others. 0: none."""
-    clip_norm: Annotated[float | None, Within(POSITIVE, rule="must be positive and finite")] = None
-    """L2 norm to which each client's whole update is clipped, as noise needs it: instead of --clip
-    and --num-levels, on a lattice that follows from --modulus-bits; with --segments besides --clip,
-    on the lattices of --group-levels, in rings of --modulus-bits. Default: no such bound."""
+    """Differential privacy of each client's whole history: noise in the sum of a whole cohort, as a
+    multiple of --clip-norm; 0 adds none. Each client adds its part of the noise before it pads.
+    This protects it from the server and from everyone who sees sums or models. Clients that reveal
+    their noise to the server reduce the noise of the others."""
+    clip_norm: Annotated[Number, Within(POSITIVE, rule="must be positive and finite")] = None
+    """L2 norm to which each client's whole update is clipped, as noise requires, such as 0.5. It
+    replaces --clip and --num-levels by a lattice that follows from --modulus-bits. With --segments
+    it is used together with --clip, on the lattices of --group-levels. Default: no such bound."""
     noise: NoiseName = "skellam"
-    """skellam (its sums are Skellam again) or discrete_gaussian."""
+    """Distribution of the noise: skellam (its sums are Skellam again) or discrete_gaussian."""
     target_delta: Inside = 1e-5
     """Delta at which each client's epsilon is reported, over all rounds; below 1 / number of
     clients."""
-    quantizer: str | None = None
+    quantizer: Name = None
     """stochastic, or your own (--plugin). Default: stochastic."""
 
     @property
@@ -256,27 +261,28 @@ class SegmentConfig(Shown):
     multiple or hybrid chain over as many groups as --group-levels has; groups: each group by
     itself (no privacy between groups)."""
     group_levels: Annotated[tuple[int, ...], _IS_LEVELS] = (2, 4, 8, 10, 12)
-    """Levels of each group's quantizer, slowest group first. The fewer, the more it matters that
-    --clip is no wider than the updates."""
-    subgroups: tuple[int, ...] = ()
-    """Into how many subgroups each group is cut (SC+, MC+, HC+); one each when left out."""
-    hybrid_threshold: int | None = None
-    """T of --segments hc: the most segments that the server learns of any one group."""
+    """Levels of each group's quantizer, slowest group first. With fewer levels, it matters more
+    that --clip is no wider than the updates."""
+    subgroups: Annotated[tuple[int, ...], shown()] = ()
+    """Number of subgroups of each group (SC+, MC+, HC+), such as 1 2 2 2 1. Default: one each."""
+    hybrid_threshold: Count = None
+    """T of --segments hc: the most segments that the server learns of any one group, such as 2. It
+    is required for hc. Default: not used."""
     client_rates: Annotated[tuple[float, ...], IS_POSITIVE] = (1.0, 2.0, 3.0, 4.0, 4.0)
-    """Upload rates in Mbit/s, spread evenly over the clients; a round's cohort is ranked by rate
-    and cut into equal groups, slowest first."""
+    """Upload rates in Mbit/s, spread evenly over the clients. The cohort of a round is sorted by
+    rate and cut into equal groups, slowest first."""
     allow_small_groups: bool = False
     """Accept groups (or subgroups) with fewer than two clients, whose sums are no sums."""
     combine: CombineName = "mean"
     """mean; or a rule that tolerates some bad sums: median, trimmed (mean), geometric (median) or
     krum."""
     trim: Annotated[float, _IS_TRIM] = 0.25
-    """Share that --combine trimmed leaves out at each end."""
+    """Fraction that --combine trimmed excludes at each end."""
     attack: AttackName = "none"
     """What Byzantine clients do: wrong_pads, gaussian (the paper's model of it), sign_flip,
     scaling (by 10), collusion."""
     num_byzantine: int = 0
-    """Byzantine clients: the first ones."""
+    """Number of Byzantine clients: the first ones."""
 
     @property
     def is_plain(self) -> bool:

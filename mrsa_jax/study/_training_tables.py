@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import pathlib
 from typing import Annotated, Literal
 
 from mrsa_jax._core.flags import (
     IS_POSITIVE,
     AtMostOne,
     Cites,
+    Count,
+    Folder,
+    Name,
     NotNegative,
+    Number,
     Positive,
     Share,
     Whole,
     Within,
-)
+    shown,
+)  # fmt: skip
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown
 
@@ -70,24 +74,25 @@ class DataConfig(Shown):
     """What the clients train on and how it is split."""
 
     dataset: DatasetName = "mnist_5k"
-    """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
-    mrsa-jax data); idx and cifar read files of --directory; olivetti faces; tfds:NAME; or your own
+    """mnist_5k and digits are included; mrsa-jax data prepare fetches mnist, fashion_mnist, cifar10
+    and cifar100; idx and cifar read files of --directory; olivetti (faces); tfds:NAME; or your own
     (--plugin)."""
-    directory: pathlib.Path | None = None
-    """Folder of the data set's files, for those that are read from a folder."""
+    directory: Folder = None
+    """Folder of the data set's files, for sets that are read from a folder. Default: the folder of
+    prepared sets."""
     normalise: bool = False
     """Shift and scale each channel to mean 0 and deviation 1 over the training images."""
     partition: PartitionName = "iid"
     """iid; shards (sorted by label, so one label per client); shards_with_shared (the same, plus a
     set that all clients share); dirichlet (by class); dirichlet_by_client."""
     shards_per_client: Whole = 1
-    """Shards a client, for --partition shards."""
+    """Shards per client, for --partition shards."""
     single_label: bool = True
     """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
     shared_size: Whole = 200
     """Samples that all clients share, for --partition shards_with_shared."""
     balanced: bool = True
-    """Take as many of each class into the shared set; --no-balanced takes any."""
+    """Take the same number of each class into the shared set; --no-balanced takes any."""
     concentration: Positive = 0.5
     """Dirichlet concentration, for --partition dirichlet and dirichlet_by_client."""
 
@@ -102,11 +107,11 @@ class TrainingConfig(Shown):
     al.'s, for gradient inversion), or your own (--plugin)."""
     learning_rate: Positive = 0.1
     """Step size of the clients' SGD."""
-    decay_rounds: Annotated[tuple[int, ...], Within(1)] = ()
-    """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones
-    counted; the papers' CIFAR runs: 400 800. By default it does not fall."""
+    decay_rounds: Annotated[tuple[int, ...], Within(1), shown()] = ()
+    """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones counted,
+    such as 400 800 in the papers' CIFAR runs. Default: it does not fall."""
     decay_factor: AtMostOne = 0.4
-    """That factor."""
+    """Factor of the learning rate after --decay-rounds."""
     momentum: Share = 0.0
     """Momentum of the clients' SGD."""
     weight_decay: NotNegative = 0.0
@@ -118,34 +123,34 @@ class TrainingConfig(Shown):
     num_epochs: Whole = 1
     """Local epochs per round, E."""
     precision: PrecisionName = "float32"
-    """bfloat16 computes the clients' layers in half precision, tf32 their matrix products in what
-    NVIDIA's tensor cores take; their weights stay float32."""
+    """bfloat16 computes the clients' layers in half precision, tf32 their matrix products with
+    NVIDIA's tensor cores; the weights stay float32."""
     server: ServerName = "average"
-    """What the server does with the mean update: add it (FedAvg, average), or take it for a
-    gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""
-    server_learning_rate: Annotated[float | None, IS_POSITIVE] = None
+    """Use of the mean update by the server: add it (FedAvg, average), or take it as a gradient of
+    SGD with momentum 0.9 (momentum) or of Adam (adam)."""
+    server_learning_rate: Annotated[Number, IS_POSITIVE] = None
     """Step size of the server. Default: 1, and 0.01 for adam."""
     evaluate_every: Whole = 10
     """Rounds between two tests of the global model."""
     measure_drift: bool = True
-    """Measure how the clients' updates drift over the rounds, and with it how many bits the sums
-    reveal about them; --no-measure-drift leaves that out."""
-    trainer: Annotated[str | None, Cites(scaffold="local training: karimireddy2020scaffold")] = None
-    """sgd; scaffold, whose clients keep control variates and send twice as many numbers; or your
-    own (--plugin). Default: sgd."""
+    """Measure how the clients' updates drift over the rounds, and how many bits the sums reveal
+    about them."""
+    trainer: Annotated[Name, Cites(scaffold="local training: karimireddy2020scaffold")] = None
+    """sgd; scaffold, whose clients keep control variates and send two numbers per parameter; or
+    your own (--plugin). Default: sgd."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ResourceConfig(Shown):
     """What of the machine a training may use; changes a result by no more than rounding."""
 
-    memory_gib: Annotated[float | None, IS_POSITIVE] = None
-    """Bound on the memory of a round, in GiB: how many clients train side by side follows from
-    it. Default: as many as are fastest."""
-    devices: Annotated[int | None, Within(1)] = None
-    """Devices over which a round's clients are spread, each with its own copy of the data. None:
-    all accelerators of this machine; without any, the CPU's cores, at most 8, or one device if
-    `memory_gib` is bounded."""
+    memory_gib: Annotated[Number, IS_POSITIVE] = None
+    """Bound on the memory of a round, in GiB, such as 4; it decides how many clients train side by
+    side. Default: the number that is fastest."""
+    devices: Annotated[Count, Within(1)] = None
+    """Devices over which the clients of a round are distributed, each with a copy of the data.
+    Default: all accelerators of this machine; without one, the cores of the CPU, at most 8; one
+    device if `memory_gib` is set."""
 
 
 def validate_training(training: TrainingConfig) -> None:

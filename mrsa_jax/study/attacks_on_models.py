@@ -15,6 +15,7 @@ from mrsa_jax._core.flags import (
     Natural,
     Several,
     Whole,
+    shown,
 )  # fmt: skip
 from mrsa_jax.study._attack_rows import (
     AttackSettings,
@@ -45,41 +46,43 @@ class GradientsConfig(AttackSettings):
     An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of few updates
     too, but not whose they are; an upload under pads shows nothing.
       mrsa-jax attack gradients
-      mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --restarts 8
+      mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --random-starts 8
       mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
       mrsa-jax attack gradients --folder ~/pictures --method euclidean
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
-    photo: Literal["flower", "china"] | None = None
-    """Invert the package's two photographs, this one first, in 32 x 32 pixels; flower if
-    neither --dataset nor --folder is given."""
+    photo: Annotated[Literal["flower", "china"] | None, shown("{flower,china}")] = None
+    """Invert the two photographs of the package, this one first, in 32 x 32 pixels. Default:
+    flower, if neither --dataset nor --folder is set."""
     dataset: Name = None
-    """Invert images of a data set instead (mrsa-jax data list)."""
+    """Invert images of a data set instead (mrsa-jax data list). Default: the photographs."""
     folder: Folder = None
-    """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg)."""
+    """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg). Default:
+    the photographs."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
-    """What the adversary has: one client's update as it is, under its pads, or the clients' sum."""
+    """View of the adversary: one client's plain update, its padded upload, or the sum of the
+    clients."""
     num_summed: Several = 2
     """Clients in the sum, T."""
     num_images: Whole = 1
     """Images of each client, all in one step of SGD."""
     model: ModelName = "smooth_lenet"
-    """The model, as it is at the start of training; smooth_lenet is Zhu et al.'s."""
+    """Model at the start of training; smooth_lenet is Zhu et al.'s."""
     learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
     method: _MethodName = "cosine"
     """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
     iterations: Whole = 1200
     """Steps of the optimizer."""
-    restarts: Whole = 2
+    restarts: Annotated[Whole, shown(name="random-starts")] = 2
     """Random starts, side by side; the one that fits best is taken."""
     step_size: FromZero = 0.1
-    """Of signed Adam; L-BFGS chooses its own."""
+    """Step size of signed Adam; L-BFGS chooses its steps."""
     smoothness: FromZero = 1e-5
     """Weight of the total variation."""
     known_labels: bool = False
-    """Tell the adversary the labels, which it infers from the last bias otherwise."""
+    """Give the labels to the adversary, which otherwise infers them from the last bias."""
 
 
 def _check_gradients(config: GradientsConfig) -> None:
@@ -105,11 +108,12 @@ class ModelInversionConfig(AttackSettings):
     dataset: str = "mnist_5k"
     """mnist_5k, digits, olivetti (faces), or another set (mrsa-jax data list)."""
     seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
-    """Whose model: a client's as it is, a client's under its pads, or the mean of all clients'."""
+    """Model that the adversary sees: a client's plain model, its padded upload, or the mean of all
+    clients' models."""
     num_clients: Several = 10
     """Clients of the round; each holds an equal part of the data."""
     connection_probability: AtMostOne = 1.0
-    """Chance that two clients share a pad: 1 is SecAgg, less is CCESA."""
+    """Probability that two clients share a pad: 1 is SecAgg, less is CCESA."""
     learning_rate: FinitePositive = 0.05
     """Step size of the clients' SGD."""
     num_epochs: Whole = 10
@@ -117,7 +121,7 @@ class ModelInversionConfig(AttackSettings):
     iterations: Whole = 500
     """Most steps of the attack."""
     step_size: FinitePositive = 0.02
-    """Length of its steps, as a share of the pixels' range."""
+    """Length of its steps, as a fraction of the range of the pixels."""
     smoothness: FromZero = 0.0
     """Weight of the total variation."""
 
@@ -136,25 +140,25 @@ class MembershipConfig(AttackSettings):
     methods: _MethodNames = ("loss", "shadow", "likelihood_ratio")
     """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
-    """What the adversary has: one client's model as it is, under its pads, or in a sum."""
+    """View of the adversary: one client's plain model, its padded upload, or a sum."""
     num_summed: Several = 4
     """Clients in the sum, T."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
     label_noise: Chance = 0.3
-    """Share of wrong labels, which a model can only know by heart."""
+    """Fraction of wrong labels, which a model can only memorise."""
     model: ModelName = "mlp"
-    """What they train."""
+    """Model that they train."""
     learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
     batch_size: Whole = 10
     """Samples in a minibatch."""
     num_epochs: Whole = 30
-    """Local epochs: the more, the more a model knows by heart."""
+    """Local epochs; with more, a model memorises more."""
     client_size: Several = 50
     """Samples of a client, and of each shadow model."""
     num_targets: Whole = 2
-    """Clients attacked; scores are of all of them together."""
+    """Attacked clients; scores are of all of them together."""
     num_shadows: Several = 16
     """Shadow models of the adversary."""
 
@@ -171,11 +175,11 @@ class InconsistencyConfig(AttackSettings):
 
     out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
     pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
-    """SecAgg as it is, and with pads bound to a hash of the model that a client was sent."""
+    """plain SecAgg, or pads that are bound to a hash of the model that a client received."""
     cohort_size: Several = 8
     """Clients of the round, with real messages and cryptography."""
     target: Natural = 0
-    """The one that the server is after, 0 to --cohort-size - 1."""
+    """Client that the server attacks, 0 to --cohort-size - 1."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
     hidden_size: Whole = 32

@@ -15,9 +15,11 @@ from mrsa_jax._core.flags import (
     Folder,
     Inside,
     Natural,
+    Number,
     Several,
     Whole,
     Within,
+    shown,
 )  # fmt: skip
 from mrsa_jax.study._attack_rows import (
     FinitePositive,
@@ -29,7 +31,7 @@ from mrsa_jax.study._attack_rows import (
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import check_unset
 from mrsa_jax.study._training_tables import ModelName
-from mrsa_watch._base.errors import check_blind, require
+from mrsa_watch._base.errors import POSITIVE, check_blind, require
 
 _Rates = Annotated[tuple[float, ...], IS_INSIDE]
 
@@ -52,50 +54,56 @@ class LeastSquaresConfig(SumsOfRounds):
     rounds: Whole = 80
     """Rounds whose sums the server keeps."""
     warm_up: Natural = 40
-    """Rounds before them: the longer the training, the less the updates change."""
+    """Rounds before these: the longer the training, the less the updates change."""
     frozen: bool = False
     """Worst case: the model does not move, so each client sends the same update again."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
     model: ModelName = "logistic"
-    """What they train."""
+    """Model that they train."""
     learning_rate: FinitePositive = 0.01
-    """Step size of their SGD; the smaller, the less the updates change."""
+    """Step size of their SGD; with a smaller one, the updates change less."""
     batch_size: Whole = 10
     """Samples in a minibatch."""
     num_epochs: Whole = 1
     """Local epochs per round."""
-    clip_norm: FinitePositive | None = None
-    """Length to which each client clips its update. By default it does not clip."""
+    clip_norm: Annotated[Number, Within(POSITIVE, rule="must be finite and positive")] = None
+    """L2 norm to which each client clips its update, such as 0.5. Default: no clipping."""
     run: Folder = None
-    """Attack a run of mrsa-jax train instead, in its folder: repeats its rounds, keeping sums."""
+    """Attack the run of mrsa-jax train in this folder instead: repeats its rounds and keeps the
+    sums. Default: simulated rounds."""
     aggregates: File = None
-    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means."""
+    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means. Default:
+    simulated rounds."""
     participation: File = None
-    """Who was in each of them: .npy or .npz of booleans or integer weights [rounds, N]."""
+    """Members of each of these sums: .npy or .npz of booleans or integer weights [rounds, N]. It is
+    required with --aggregates. Default: not used."""
     updates: File = None
-    """The clients' true updates [N, d], to score the estimates; estimates are saved without."""
+    """True updates of the clients [N, d], to score the estimates. Default: your own sums are not
+    scored."""
     window: Annotated[Count, Within(1)] = None
-    """Use only the last so many sums."""
+    """Use only this many sums, the latest. Default: all."""
     prior: Literal["zero", "mean"] = "zero"
-    """What a client is taken to send of which the sums say nothing: zero, or the mean update."""
+    """Estimate of the part of an update that the sums do not determine: zero, or the mean
+    update."""
     ridge: FromZero = 0.0
     """Penalty on the length of the estimates; 0 for the pseudo-inverse."""
-    noise: FromZero = 0.0
-    """How much an update changes from sum to sum, for the best linear estimate; 0: not at all."""
-    memory: Annotated[float | None, Within(0.0, 1 - 1e-6)] = None
-    """Estimate what each client sent last, of updates that drift with this correlation per sum.
-
-    With --prior mean the error is that of what differs from the mean update."""
-    share: Annotated[float, IS_CHANCE] = 1.0
-    """The share of an update's variance that has this memory; the rest is new in each sum."""
+    noise: Annotated[FromZero, shown(name="update-change")] = 0.0
+    """How much an update changes from sum to sum, relative to its deviation, for the best linear
+    estimate; 0: not at all."""
+    memory: Annotated[float | None, Within(0.0, 1 - 1e-6), shown("RHO")] = None
+    """Estimate what each client sent last, if updates drift with this correlation per sum, such as
+    0.99. With --prior mean, the error is that of the difference from the mean update. Default:
+    updates do not drift."""
+    share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
+    """Fraction of an update's variance that has this memory; the rest is new in each sum."""
 
 
 def _check_least_squares(config: LeastSquaresConfig) -> None:
     require(config.ridge == 0 or config.noise == 0, "noise", "must be 0 with --ridge", config.noise)
     if config.memory is not None:
         alone = config.ridge == config.noise == 0 and not config.frozen
-        rule = "must stand without --ridge, --noise and --frozen"
+        rule = "cannot be combined with --ridge, --update-change or --frozen"
         require(alone, "memory", rule, config.memory)
     require(config.memory is not None or config.share == 1, "share", "must be given with --memory",
             config.share)  # fmt: skip
@@ -127,38 +135,40 @@ class DistinguishConfig(SumsOfRounds):
     others' updates: Gaussian ones, which do not change over rounds (where the formula is exact), or
     those of real training, whose spread and drift are measured.
       mrsa-jax attack distinguish
-      mrsa-jax attack distinguish --others gaussian --shift 0.5 --noise 2
+      mrsa-jax attack distinguish --others gaussian --shift 0.5 --noise-variance 2
       mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4 --rounds 40
       mrsa-jax attack distinguish --others trained --learning-rate 2 --trainings 1000
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/distinguish")
     others: tuple[Literal["gaussian", "trained"], ...] = ("gaussian", "trained")
-    """What the others send: Gaussian numbers, the same in all rounds, or what they train."""
+    """Updates of the other clients: Gaussian numbers, the same in all rounds, or trained
+    updates."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
-    """Whose updates are shifted: of the client hidden among the fewest, or of the median one."""
+    """Client whose updates are shifted: the one hidden among the fewest, or the median one."""
     rounds: Whole = 12
     """Rounds whose sums the server keeps."""
     shift: FinitePositive = 1.0
     """Length of the shift, in standard deviations (spreads) of the others' updates along it."""
-    noise: FromZero = 0.0
+    noise: Annotated[FromZero, shown(name="noise-variance")] = 0.0
     """Variance of each sum's noise along the shift, in squared spreads."""
     false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
-    """Rates of false positives at which that of true positives is measured."""
+    """False positive rates at which the true positive rate is measured."""
     trials: Whole = 20_000
-    """Simulated histories, as many again with the shift."""
+    """Simulated histories without the shift, and the same number with it."""
     trainings: Whole = 400
-    """Trained histories, as many again with the shift of each client."""
+    """Trained histories without the shift, and the same number with the shift of each client."""
     warm_up: Natural = 20
-    """Rounds that are trained before, without a shift."""
+    """Training rounds before these, without a shift."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
     model: ModelName = "logistic"
-    """What they train."""
+    """Model that they train."""
     client_size: Several = 20
-    """Samples of a client, drawn anew in each training; a step of all of them is its update."""
+    """Samples of a client, drawn again in each training; one step over all of them is its
+    update."""
     learning_rate: FinitePositive = 0.5
-    """Length of that step: the more, the more the updates change from round to round."""
+    """Length of this step; with a longer one, the updates change more from round to round."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,27 +187,27 @@ class CanariesConfig(SumsOfRounds):
 
     out: pathlib.Path = pathlib.Path("results/attack/canaries")
     others: tuple[Literal["known", "gaussian"], ...] = ("known", "gaussian")
-    """What the server knows of the others: their updates, or that they are Gaussian."""
+    """Knowledge of the server about the others: their updates, or that they are Gaussian."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
-    """Who is the canary: the client whose ledger shows the most, or the median one."""
+    """Client that is the canary: the one with the largest loss in its ledger, or the median one."""
     rounds: Whole = 12
     """Rounds whose sums the server keeps."""
     mechanism: Literal["skellam", "discrete_gaussian"] = "skellam"
-    """What each client adds to its codes."""
+    """Noise that each client adds to its codes."""
     noise_multiplier: FinitePositive = 1.0
-    """Standard deviation of a full cohort's noise, in clip norms."""
+    """Standard deviation of the noise of a full cohort, as a multiple of --clip-norm."""
     clip_norm: FinitePositive = 1.0
     """L2 norm to which updates are clipped; the canary is four times as long."""
     dim: Whole = 256
     """Entries of an update."""
     modulus_bits: Bits = 20
-    """Ring of 2^b elements."""
+    """Sums are taken modulo 2**modulus_bits."""
     spread: FinitePositive = 0.02
-    """Standard deviation of the entries of the others' updates, where they are not known."""
+    """Standard deviation of the entries of the others' updates, if they are not known."""
     false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
-    """Rates of false positives at which that of true positives is measured."""
+    """False positive rates at which the true positive rate is measured."""
     trials: Whole = 2000
-    """Simulated histories, as many again with the canary."""
+    """Simulated histories without the canary, and the same number with it."""
     target_delta: Inside = 1e-5
     """Delta at which epsilon is reported."""
 
@@ -215,7 +225,7 @@ class DisaggregationConfig(SumsOfRounds):
     A server that is not told who took part finds out from how often each client did (Lam et
     al. 2021).
       mrsa-jax attack disaggregation --num-clients 40 --rounds 100
-      mrsa-jax attack disaggregation --drift 0.1
+      mrsa-jax attack disaggregation --update-change 0.1
       mrsa-jax attack disaggregation --aggregates sums.npy --counts counts.npy
     """
 
@@ -223,25 +233,29 @@ class DisaggregationConfig(SumsOfRounds):
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:2")
     num_clients: Several = 20
     rounds: Whole = 60
-    """Rounds, J; more than clients, or any history explains the sums."""
+    """Number of rounds, J. It must exceed the number of clients, or any history explains the
+    sums."""
     interval: Whole = 10
-    """Rounds of an interval, at whose end the server knows how often each client took part."""
+    """Rounds of an interval; at its end the server learns how often each client took part."""
     dim: Whole = 1000
     """Entries of an update, drawn at random."""
-    drift: FromZero = 0.0
+    drift: Annotated[FromZero, shown(name="update-change")] = 0.0
     """How much an update changes from round to round, relative to its length."""
     aggregates: File = None
-    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means."""
+    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means. Default:
+    simulated rounds."""
     counts: File = None
-    """How often each client was in the sums of each interval: .npy or .npz [intervals, N]."""
+    """How often each client was in the sums of each interval: .npy or .npz [intervals, N]. Default:
+    counted in --participation."""
     participation: File = None
-    """Who was in each sum [rounds, N]: to score, and instead of --counts to count from."""
-    interval_lengths: Annotated[tuple[int, ...], Within(1)] = ()
-    """Rounds of each interval of --counts; equal ones when left out."""
-    restarts: Whole = 4
-    """Random starts a client."""
+    """Members of each sum [rounds, N], to score, and to count from without --counts. Default: not
+    scored."""
+    interval_lengths: Annotated[tuple[int, ...], Within(1), shown()] = ()
+    """Rounds of each interval of --counts. Default: equal intervals."""
+    restarts: Annotated[Whole, shown(name="random-starts")] = 4
+    """Random starts per client."""
     seconds: FromZero = 5.0
-    """Limit of the integer program for a column that the relaxation does not settle."""
+    """Limit of the integer program for a column that the relaxation does not decide, in seconds."""
 
 
 def _check_disaggregation(config: DisaggregationConfig) -> None:

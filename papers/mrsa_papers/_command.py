@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
+from mrsa_jax._core.flags import shown
 from mrsa_jax.cli._console import (
     coloured,
     drawn,
@@ -38,11 +39,11 @@ _COLOURS = {
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceCommand(ReproduceConfig):
-    """Remake the papers' tables and figures and judge them against what they printed."""
+    """Remake the papers' tables and figures and compare them with what they printed."""
 
-    targets: tyro.conf.Positional[tuple[str, ...]] = ()
-    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one
-    of their items, such as multiround.fig4a; all three papers when left out."""
+    targets: tyro.conf.Positional[Annotated[tuple[str, ...], shown("[ITEM ...]")]] = ()
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
+    their items, such as multiround.fig4a. Default: all three papers."""
     list_items: Annotated[bool, tyro.conf.arg(name="list")] = False
     """Only list the items: what each is, how long it takes, whether it trains and on what."""
 

@@ -9,6 +9,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable
 
+from mrsa_jax._core.flags import Folder
 from mrsa_papers._catalog import ALIASES, ITEMS
 from mrsa_watch._base.errors import ConfigurationError, nearest
 
@@ -21,8 +22,8 @@ class ReproduceConfig:
     """Remake the papers' tables and figures and compare them with what they printed."""
 
     targets: tuple[str, ...] = ()
-    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one
-    of their items, such as multiround.fig4a; all three papers when left out."""
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
+    their items, such as multiround.fig4a. Default: all three papers."""
     fast: bool = False
     """Fewer trials, rounds and seeds: a check of everything in a quarter of an hour."""
     seed: int = 0
@@ -30,15 +31,15 @@ class ReproduceConfig:
     dataset: str = "mnist_5k"
     """Data of the items that train (--list marks them): mnist_5k, olivetti, idx or cifar (with
     --directory), or a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
-    directory: pathlib.Path | None = None
-    """Folder of the data set's files, where it needs one."""
+    directory: Folder = None
+    """Folder of the data set's files, if it needs one. Default: the folder of prepared sets."""
     out: pathlib.Path = pathlib.Path("results/reproduce")
     """Folder for tables, figures with their data, and the report. Items that it holds already,
     made with the same settings, data and version of the package, are taken from there."""
     json: bool = False
     """Print the verdicts as JSON on standard output."""
     overwrite: bool = False
-    """Make items anew that --out holds already, and replace those of other settings."""
+    """Make items again that --out already holds, and replace those of other settings."""
 
 
 def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:

@@ -10,14 +10,15 @@ import pytest
 
 from mrsa_jax.cli import main
 
-WORDS = ["advise", "--clients", "6", "--cohort", "3", "--dropout-rate", "0.1", "--trials", "0"]
+SMALL = "advise --num-clients 6 --cohort-size 3"
+WORDS = [*SMALL.split(), "--dropout-rates", "0.1", "--trials", "0"]
 
 
 def test_the_advice_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "--loss-rate", "0.1"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "Take partition: it has" in printed
-    assert "whenever a client is lost inside a round, its block is left out" in printed
+    assert "whenever a client is lost inside a round, its block is excluded" in printed
     assert "partition, 10 % lost inside rounds, and then:" in printed
 
 
@@ -32,8 +33,8 @@ def test_what_cannot_be_had_is_status_3(capsys: pytest.CaptureFixture[str]) -> N
     ("words", "message"),
     [
         ("advise", "`num_clients` must be given, or a log"),
-        ("advise --clients 6 --cohort 7 --dropout-rate 0.1", "`cohort_size` must lie in"),
-        ("advise --clients 6 --cohort 3 --dropout-rate 1", "`dropout_rate` must be at least 0"),
+        ("advise --num-clients 6 --cohort-size 7 --dropout-rates 0.1", "`cohort_size` must lie in"),
+        (f"{SMALL} --dropout-rates 1", "`dropout_rates` must be at least 0"),
         ("advise --log nowhere.jsonl", "nowhere.jsonl: expected a file"),
     ],
 )
@@ -63,4 +64,4 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", "--help"]) == 0
     printed = capsys.readouterr().out
     assert "--log participation.jsonl" in printed
-    assert "--clients" in printed
+    assert "--num-clients" in printed

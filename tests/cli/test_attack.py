@@ -73,14 +73,17 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
         ([*SUMS, "--dropout-rates", "1"], "`dropout_rates` must lie in [0, 1); got 1.0"),
         ([*SUMS, "--learning-rate", "nan"], "`learning_rate` must be finite and positive; got nan"),
         ([*SUMS, "--ridge", "-1"], "`ridge` must be finite, from 0; got -1.0"),
-        ([*SUMS, "--ridge", "1", "--noise", "1"], "`noise` must be 0 with --ridge"),
+        ([*SUMS, "--ridge", "1", "--update-change", "1"], "`update_change` must be 0 with --ridge"),
         ([*SUMS, "--window", "31"], "`window` must be no longer than --rounds; got 31 and 30"),
         ([*SUMS, "--window", "0"], "`window` must be at least 1"),
         ([*SUMS, "--run", "nowhere"], "`run` must be the folder of a complete run"),
         ([*SUMS, "--aggregates", "no.npy"], "`aggregates` must be an existing .npy or .npz file"),
         (["distinguish", "--shift", "0"], "`shift` must be finite and positive; got 0.0"),
         (["distinguish", "--shift", "-1"], "`shift` must be finite and positive; got -1.0"),
-        (["distinguish", "--noise", "-1"], "`noise` must be finite, from 0; got -1.0"),
+        (
+            ["distinguish", "--noise-variance", "-1"],
+            "`noise_variance` must be finite, from 0; got -1.0",
+        ),
         (["distinguish", "--trials", "0"], "`trials` must be at least 1; got 0"),
         (["distinguish", "--trainings", "0"], "`trainings` must be at least 1; got 0"),
         (["distinguish", "--others", "trained", "trained"], "`others` must not contain duplicates"),
@@ -321,7 +324,7 @@ def test_nobody_took_part(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[
 
 def test_images_from_updates(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["gradients", "--dataset", "digits", "--model", "logistic", "--iterations", "250"]
-    words += ["--restarts", "1", "--smoothness", "0", "--seen", "plain", "padded"]
+    words += ["--random-starts", "1", "--smoothness", "0", "--seen", "plain", "padded"]
     found = _json(words, tmp_path / "out", capsys)
     assert [row["seen"] for row in found["scores"]] == ["plain", "padded"]
     plain, padded = found["summary"]

@@ -21,7 +21,7 @@ import mrsa_jax as mj
 from mrsa_jax.cli import main
 
 QUICK = ["--effort", "0.01"]
-SHARES = ["--noise-multiplier", "2", "--clip", "0.5", "--planned"]
+SHARES = ["--noise-multiplier", "2", "--clip-norm", "0.5", "--planned"]
 # Sums of rounds 3 and 9 minus round 12: site-41 alone. Written as a shell would.
 LOG = """round,client
 3,site-17
@@ -65,12 +65,24 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
         (LOG, ["--memory", "0.9999999"], "`memory` must be 1, or lie in [0, 0.999999]"),
         (LOG, ["--share", "0.5"], "`share` must be used together with memory; got 0.5"),
         (LOG, ["--memory", "0.5", "--drift", "x"], "`drift` must not be set with memory; got 'x'"),
-        (LOG, ["--noise-multiplier", "1"], "`clip` must be given with noise_multiplier; got None"),
-        (LOG, ["--clip", "1"], "`noise_multiplier` must be given with clip; got None"),
+        (
+            LOG,
+            ["--noise-multiplier", "1"],
+            "`clip_norm` must be given with noise_multiplier; got None",
+        ),
+        (LOG, ["--clip-norm", "1"], "`noise_multiplier` must be given with clip_norm; got None"),
         (LOG, ["--spread", "1"], "`noise_multiplier` must be given with spread; got None"),
-        (LOG, ["--noise-multiplier", "0", "--clip", "1"], "`noise_multiplier` must be positive"),
-        (LOG, ["--noise-multiplier", "1", "--clip", "-1"], "`clip` must be positive; got -1.0"),
-        (LOG, ["--delta", "1"], "`delta` must be below 1; got 1.0"),
+        (
+            LOG,
+            ["--noise-multiplier", "0", "--clip-norm", "1"],
+            "`noise_multiplier` must be positive",
+        ),
+        (
+            LOG,
+            ["--noise-multiplier", "1", "--clip-norm", "-1"],
+            "`clip_norm` must be positive; got -1.0",
+        ),
+        (LOG, ["--target-delta", "1"], "`target_delta` must be below 1; got 1.0"),
         (LOG, ["--planned", "3"], "`noise_multiplier` must be given with planned; got None"),
         (LOG, [*SHARES, "0"], "`planned` must be at least 1; got 0"),
         (LOG, [*SHARES, "2", "--spread", "1"], "`spread` must not be set with planned"),
@@ -214,8 +226,8 @@ def test_noise_is_told_in_words_and_kept(
     log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["audit", str(log), *QUICK, "--noise-multiplier", "2", "--clip", "0.5"]
-    assert main([*words, "--spread", "0.1", "--delta", "1e-6", "--out", str(out)]) == 0
+    words = ["audit", str(log), *QUICK, "--noise-multiplier", "2", "--clip-norm", "0.5"]
+    assert main([*words, "--spread", "0.1", "--target-delta", "1e-6", "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "With noise of standard deviation 1 in each sum (noise multiplier 2, clip 0.5)" in said
     assert "a guarantee of differential privacy, delta 1e-06" in said
@@ -492,7 +504,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for flag in ("--fail-below", "--json", "--effort", "--round-column", "--memory-gib", "FILE",
                  "--out", "--overwrite", "--where", "--ignore-columns", "--fail-below-hidden",
-                 "--noise-multiplier", "--clip", "--spread", "--delta", "--planned",
+                 "--noise-multiplier", "--clip-norm", "--spread", "--target-delta", "--planned",
                  "--colluding"):  # fmt: skip
         assert flag in text
 

@@ -99,7 +99,7 @@ def test_json_names_the_certificate(
 ) -> None:
     path = tmp_path / "audit.cert.json"
     words = ["audit", str(log), *QUICK, "--ignore-columns", "examples", "--coalition", "carl"]
-    words += ["--noise-multiplier", "1", "--clip", "1", "--certificate", str(path), "--json"]
+    words += ["--noise-multiplier", "1", "--clip-norm", "1", "--certificate", str(path), "--json"]
     assert main(words) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["certificate"] == str(path)

@@ -134,8 +134,11 @@ def test_gate_says_who_is_to_be_left_out(
     [
         ("watch nowhere.jsonl", "`log` must be a participation log that is there"),
         ("gate nowhere.jsonl", "`path` must be a participation log; got"),
-        ("preflight --clients 9 --cohort 10 --rounds 3", "`cohort_size` must be at most"),
-        ("preflight --clients 9 --cohort 4 --rounds 3 --blocks 2", "must be a multiple of"),
+        ("preflight --num-clients 9 --cohort-size 10 --rounds 3", "`cohort_size` must be at most"),
+        (
+            "preflight --num-clients 9 --cohort-size 4 --rounds 3 --blocks 2",
+            "must be a multiple of",
+        ),
     ],
 )
 def test_misuse(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +158,7 @@ def test_a_certificate_is_checked(
 def test_preflight_fails_where_a_bar_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "preflight --clients 12 --cohort 4 --rounds 30 --loss 0.1"
+    words = "preflight --num-clients 12 --cohort-size 4 --rounds 30 --loss-rate 0.1"
     assert run(words, monkeypatch) == 0
     assert run(f"{words} --fail-below 2", monkeypatch) == 3
     assert "BREACH: weak T is 1 in a simulated history, below 2" in capsys.readouterr().out

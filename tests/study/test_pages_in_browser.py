@@ -52,8 +52,8 @@ COMMANDS = {
                     "--trials", "300"],
     "images": ["attack", "model-inversion", "--dataset", "digits", "--num-clients", "4",
                "--iterations", "5"],
-    "advise": ["advise", "--clients", "12", "--cohort", "4", "--dropout-rate", "0.2", "--rounds",
-               "20", "--trials", "2"],
+    "advise": ["advise", "--num-clients", "12", "--cohort-size", "4", "--dropout-rates", "0.2",
+               "--rounds", "20", "--trials", "2"],
     "reproduce": ["reproduce", "multiround.fig2", "multiround.table1", "heterosag.theorem1",
                   "ccesa.bandwidth", "--fast"],
 }  # fmt: skip

@@ -15,6 +15,9 @@ from mrsa_watch._base.errors import MrsaError, require
 from mrsa_watch._version import __version__
 
 MISUSE, BELOW, INTERRUPTED = 2, 3, 130
+# spellings of version 1.0 that are still read
+_OLD_FLAGS = {"--clients": "--num-clients", "--cohort": "--cohort-size", "--loss": "--loss-rate",
+              "--away": "--dropout-rates"}  # fmt: skip
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -24,6 +27,8 @@ def main(words: Sequence[str] | None = None) -> int:
         from mrsa_watch import mrsa_check
 
         return mrsa_check.main(given[1:])
+    if given[:1] == ["preflight"]:
+        given = [_in_new_spelling(word) for word in given]
     chosen = _parser().parse_args(given)
     run: Callable[[Any], int] = chosen.run
     try:
@@ -38,69 +43,83 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _in_new_spelling(word: str) -> str:
+    flag, equals, value = word.partition("=")
+    return _OLD_FLAGS.get(flag, flag) + equals + value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "mrsa-watch", description="Record who is in each sum of a federation, and watch what leaks."
+        "mrsa-watch",
+        description="Record the members of each sum of a federation, and watch what sums reveal.",
     )
     parser.add_argument("--version", action="version", version=f"mrsa-watch {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    add = _command(commands, "record", _record, "append a line a sum, read from standard input",
+    add = _command(commands, "record", _record, "append one line per sum, read from standard input",
                    'Each line of input is JSON of one sum, such as {"round": 1, "clients": ["anna"'
                    ', "bob"]}, with weights, status, asked, lost, noise and clip where they are '
-                   "known, and part where the sum is of some coordinates only. What was read is "
-                   "on the disk when the next line is.")  # fmt: skip
-    add("log", type=pathlib.Path, help="participation log; made if it is not there, else continued")
-    add("--system", required=True, help="what is recorded, with its version")
+                   "known, and part if the sum is over some coordinates only. A line is on the "
+                   "disk before the next one is read.")  # fmt: skip
+    add("log", type=pathlib.Path, help="participation log; a new file, or one that is continued")
+    add("--system", required=True, help="recorded system, with its version")
     add("--aggregation", required=True, help='"secagg+", "secagg", "plain" or other text')
     add("--plain-names", action="store_true", help="keep clients' names instead of pseudonyms")
 
-    add = _command(commands, "watch", _watch, "follow a log: a line a sum of what leaks",
-                   "Exit status 3 at the first sum after which a bar does not hold.")  # fmt: skip
+    add = _command(commands, "watch", _watch, "follow a log: one line per sum",
+                   "Exit status 3 at the first sum that breaks a requirement.")  # fmt: skip
     add("log", type=pathlib.Path, help="participation log in JSON Lines")
     _bars(add)
     add("--memory", type=float, metavar="RHO",
-        help="correlation of a client's updates from round to round: tell of the worst update of "
-        "any one round, which --fail-below-hidden then judges")  # fmt: skip
+        help="correlation of a client's updates from round to round: report the worst update of "
+        "any one round, which --fail-below-hidden then compares")  # fmt: skip
     add("--share", type=float, default=1.0, metavar="A",
-        help="share of an update's variance that lasts, with --memory (%(default)s)")  # fmt: skip
+        help="fraction of an update's variance that lasts (%(default)s)")  # fmt: skip
     add("--once", action="store_true", help="stop at the end of the file")
-    add("--wait", action="store_true", help="wait for a log that is not there yet")
-    add("--keep-going", action="store_true", help="go on after a breach")
-    add("--poll", type=float, default=0.5, metavar="SECONDS", help="how often to look for more")
-    add("--out", type=pathlib.Path, metavar="FILE", help="keep a line of JSON a sum, each once")
+    add("--wait", action="store_true", help="wait for a log that does not exist yet")
+    add("--keep-going", action="store_true", help="continue after a breach")
+    add(
+        "--poll",
+        type=float,
+        default=0.5,
+        metavar="SECONDS",
+        help="seconds between two looks at the log",
+    )
+    add("--out", type=pathlib.Path, metavar="FILE", help="keep one line of JSON per sum, each once")
     add("--metrics", type=pathlib.Path, metavar="FILE",
-        help="hold the latest figures in Prometheus's text format")  # fmt: skip
+        help="keep the latest values in Prometheus's text format")  # fmt: skip
     add("--json", action="store_true", help="print JSON instead of words")
 
-    add = _command(commands, "gate", _gate, "say of cohorts whether their sums may be learnt",
+    add = _command(commands, "gate", _gate, "check whether the sums of cohorts may be learnt",
                    "Each line of standard input is a JSON list of clients, named as in the log, or "
                    'of a sum over a part of the vector {"clients": [...], "part": "..."}; '
-                   "each line of output says whether the log bears their sum as well, and who "
-                   "would have to be left out. Exit status 3 if one was refused.")  # fmt: skip
+                   "each line of output states whether their sum is allowed too, and which "
+                   "clients to exclude. Exit status 3 if one was refused.")  # fmt: skip
     add("log", type=pathlib.Path, help="participation log in JSON Lines")
     _bars(add)
 
     _command(commands, "check", _gate, "check a certificate of an audit against its log",
-             "mrsa-watch check CERTIFICATE LOG; --help after it says more.")  # fmt: skip
+             "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more.")  # fmt: skip
 
-    add = _command(commands, "preflight", _preflight, "say what a plan is to expect",
-                   "Chances of rounds, and what the sums of simulated histories leak, before "
-                   "anybody is enrolled. Exit status 3 if a bar does not hold.")  # fmt: skip
+    add = _command(commands, "preflight", _preflight, "compute what to expect of a plan",
+                   "How likely rounds are to work, and what the sums of simulated histories "
+                   "reveal. Exit status 3 if a requirement does not hold.")  # fmt: skip
     for flag, metavar, text in (
-        ("--clients", "N", "clients who are enrolled"),
-        ("--cohort", "K", "clients asked in a round"),
-        ("--rounds", "R", "rounds that are planned"),
+        ("--num-clients", "N", "enrolled clients"),
+        ("--cohort-size", "K", "clients selected per round"),
+        ("--rounds", "R", "planned rounds"),
     ):
         add(flag, type=int, required=True, metavar=metavar, help=text)
     add("--threshold", type=int, metavar="t", help="fewest updates for a sum (default: 2)")
-    add("--loss", type=float, default=0.0, metavar="P", help="chance that an asked client is lost")
-    add("--away", type=float, default=0.0, metavar="P", help="chance that a client is not there")
-    add("--blocks", type=int, default=1, metavar="T", help="clients who only move together")
+    add("--loss-rate", type=float, default=0.0, metavar="P",
+        help="probability that a selected client is lost")  # fmt: skip
+    add("--dropout-rates", type=float, default=0.0, metavar="P",
+        help="probability that a client is offline")  # fmt: skip
+    add("--blocks", type=int, default=1, metavar="T", help="clients that always move together")
     add("--trials", type=int, default=5, help="histories to simulate (%(default)s)")
-    add("--seed", type=int, default=0, help="of the simulations (%(default)s)")
+    add("--seed", type=int, default=0, help="seed of the simulations (%(default)s)")
     _bars(add)
-    add("--fail-below-chance", type=float, metavar="P", help="bar on the chance that a round works")
+    add("--fail-below-chance", type=float, metavar="P", help="least probability that a round works")
     add("--json", action="store_true", help="print JSON instead of words")
     return parser
 
@@ -115,9 +134,9 @@ def _command(
 
 def _bars(add: Callable[..., Any]) -> None:
     add("--fail-below", type=int, metavar="T",
-        help="weak T that must be known (2: no client is exposed)")  # fmt: skip
+        help="least weak T that must be known (2: no client is exposed)")  # fmt: skip
     add("--fail-below-hidden", type=float, metavar="CLIENTS",
-        help="among how many each client must be hidden")  # fmt: skip
+        help="least number that each client must be hidden among")  # fmt: skip
 
 
 def _warn(text: str) -> None:
@@ -208,12 +227,12 @@ def _preflight(chosen: Any) -> int:
     from mrsa_watch._preflight import preflight
 
     found = preflight(
-        chosen.clients,
-        chosen.cohort,
+        chosen.num_clients,
+        chosen.cohort_size,
         chosen.threshold,
         num_rounds=chosen.rounds,
-        loss=chosen.loss,
-        away=chosen.away,
+        loss=chosen.loss_rate,
+        away=chosen.dropout_rates,
         block_size=chosen.blocks,
         trials=chosen.trials,
         seed=chosen.seed,

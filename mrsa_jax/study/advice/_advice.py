@@ -120,12 +120,12 @@ def take(setting: Setting, demands: Demands, chosen: Option) -> str:
     why = f"it gives {demands}, with" if str(demands) else "it has"
     hidden = hidden_words(chosen.hidden_worst)
     words = (
-        f"Take {chosen.scheme}: {why} {_sum(chosen)}. However many rounds follow, no combination "
-        f"of sums holds fewer than {chosen.weak_lower} clients, and every client is hidden as well "
-        f"as in a single sum of {hidden}."
+        f"Take {chosen.scheme}: {why} {_sum(chosen)}. For any number of rounds, no combination "
+        f"of sums contains fewer than {chosen.weak_lower} clients, and every client is hidden as "
+        f"well as in a single sum of {hidden}."
     )
     if setting.loss_rate > 0:
-        what = {"drop_block": "its block is left out of the sum", "abort": "the round is aborted"}
+        what = {"drop_block": "its block is excluded from the sum", "abort": "the round is aborted"}
         words += f" That holds if, whenever a client is lost inside a round, {what[chosen.policy]}."
     return words
 
@@ -140,7 +140,7 @@ def nothing_fits(options: Sequence[Option], demands: Demands) -> str:
     if best is None:
         largest = max(options, key=lambda one: one.hidden_worst)
         if largest.weak_lower == 1:
-            sizes = f"{largest.num_clients} clients and {largest.cohort_size} of them in a round"
+            sizes = f"{largest.num_clients} clients and {largest.cohort_size} of them per round"
             return (
                 f"No scheme gives {asked}: blocks of no size fit {sizes}. Take numbers with a "
                 "common divisor."
@@ -169,7 +169,7 @@ def remainder(setting: Setting, chosen: Option) -> list[str]:
         )
     if chosen.cohort_size is not None and k:
         said.append(
-            f"It does not divide {own.cohort_size} a round: ask {chosen.cohort_size}, or "
+            f"It does not divide {own.cohort_size} clients per round: ask {chosen.cohort_size}, or "
             f"{chosen.cohort_size + chosen.weak_lower}."
         )
     return said
@@ -288,7 +288,7 @@ class Advice:
         away = ", ".join(f"{100 * rate:.3g}" for rate in own.dropout_rates)
         log = "" if self.measured is None else f"{printable(self.measured.file)}: "
         return (
-            f"{log}{own.num_clients} clients, {own.cohort_size} in a round, away {away} % of the "
+            f"{log}{own.num_clients} clients, {own.cohort_size} per round, offline {away} % of the "
             f"time, {100 * own.loss_rate:.3g} % lost inside rounds"
         )
 

@@ -109,39 +109,39 @@ class Measured:
         plural = "" if self.num_rounds == 1 else "s"
         said = [
             f"The log names {self.num_clients} clients in {self.num_rounds} round{plural}, {size} "
-            f"of them {named} in a round (K = {self.cohort_size} is taken)."
+            f"of them {named} per round (K = {self.cohort_size} is used)."
         ]
         if self.aborted:
             said[0] += f" {self.aborted} ended without a sum."
         if self.is_plain:
-            said.append("It says that the server saw every update by itself: no scheme hides that.")
+            said.append("The server of this system saw every update by itself: no scheme hides it.")
         if self.says_lost:
             said.append(self._losses())
         else:
             said.append(
-                f"It says only who was summed: sums lack {self.inside} of the largest, taken as "
-                "losses inside rounds; how often clients were away before is unknown and taken as "
-                "0: give it by --dropout-rate."
+                f"It records only the members of sums. They lack {self.inside} of the largest sum, "
+                "which counts as losses inside rounds. How often clients were offline before is "
+                "unknown and counts as 0: set it with --dropout-rates."
             )
         if self.num_rounds < 10:
-            said.append("So few rounds say little: look at the intervals.")
+            said.append("So few rounds give little evidence: look at the intervals.")
         if self.is_torn:
-            said.append("Its last line is not whole and was left out.")
+            said.append("Its last line is incomplete and was ignored.")
         return said
 
     def _losses(self) -> str:
         words = [
             f"{rate} {what}"
             for rate, what in (
-                (self.before, "of those asked were lost at setup, and count as away before it"),
+                (self.before, "of those asked were lost at setup, and count as offline"),
                 (self.inside, "of the others were lost before the sum"),
                 (self.unmasking, "of those summed were lost at unmasking, which splits nothing"),
             )
             if rate is not None
         ]
         return (
-            "; ".join(words) + ". Who was not connected was not asked and left no trace: "
-            "--dropout-rate counts them in."
+            "; ".join(words) + ". Clients that were not connected were not asked and left no "
+            "trace: --dropout-rates includes them."
         )
 
 

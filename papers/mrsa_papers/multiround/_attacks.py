@@ -238,7 +238,7 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
     return (
         f"{_MODELS_IN_WORDS[plan.model]} on {dataset.name} (accuracy "
         f"{100 * frame['accuracy'].mean():.0f} %), {plan.num_clients} clients "
-        f"({plan.split.replace('_', ' ')}), {plan.cohort_size} a round, dropout rates .1 to .5 "
+        f"({plan.split.replace('_', ' ')}), {plan.cohort_size} per round, dropout rates .1 to .5 "
         f"shuffled over the clients by each seed, {plan.seeds} seeds. {plan.before} rounds of "
         f"random selection at the rate {plan.rate:g}{fall}; from there every scheme goes on at a "
         f"rate that stays.{speeds} Sums learnt: {sums} rounds. Motion: by how much of its length "

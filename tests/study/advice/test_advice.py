@@ -308,7 +308,7 @@ def test_sizes_that_T_divides_not() -> None:
     assert (found.chosen.num_clients, found.chosen.cohort_size) == (120, 12)
     text = " ".join(found.sentences)
     assert "T = 4 does not divide 122 clients: 2 of them stay out" in text
-    assert "does not divide 13 a round: ask 12, or 16" in text
+    assert "does not divide 13 clients per round: ask 12, or 16" in text
     assert "batch_partitioning:4, 120/12" in str(found)
 
 

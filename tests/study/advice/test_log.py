@@ -149,8 +149,8 @@ def test_cohorts_that_vary(tmp_path: pathlib.Path) -> None:
     assert (found.cohort_size, found.cohort_sizes, found.before) == (6, (4, 6), None)
     assert (found.inside.count, found.inside.total) == (5, 24)  # type: ignore[union-attr]
     words = " ".join(found.sentences())
-    assert "4 to 6 of them summed in a round" in words
-    assert "--dropout-rate" in words
+    assert "4 to 6 of them summed per round" in words
+    assert "--dropout-rates" in words
     asked = [{**line, "asked": line["clients"]} for line in lines]
     assert measure_log(_write(tmp_path / "asked.jsonl", *asked)).cohort_size == 4
 
@@ -188,7 +188,7 @@ def test_plain_sums_and_torn_lines_are_told(tmp_path: pathlib.Path) -> None:
                   header={**HEADER, "aggregation": "plain"})  # fmt: skip
     words = " ".join(measure_log(path).sentences())
     assert "saw every update by itself" in words
-    assert "last line is not whole" in words
+    assert "last line is incomplete" in words
 
 
 @pytest.mark.parametrize(
