@@ -35,3 +35,20 @@ def test_every_concept_and_how_to_opens_with_a_picture() -> None:
     assert len(pages) >= 20
     for page in pages:
         assert page.read_text().split("\n\n")[1].startswith("!["), page.name
+
+
+def test_the_recorded_demo_ends_with_the_table_of_the_tour() -> None:
+    frames = ET.parse(DOCS / "demo.svg").getroot().findall("{*}g")
+    assert len(frames) >= 8  # the command, a first table, and one for each scheme
+    ends = ["".join(line.itertext()) for line in frames[-1].findall("{*}text")]
+    tour = (DOCS / "tour.md").read_text().splitlines()
+    schemes = ["Random", "Weighted random", "User partition",
+               *(f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3))]  # fmt: skip
+    for scheme in schemes:
+        shown, row = (
+            next(line for line in lines if line.startswith(f" {scheme} ")).split()
+            for lines in (ends, tour)
+        )
+        places = iter(row)  # the cells of the tour, in their order, of some columns
+        assert all(cell in places for cell in shown), scheme
+        assert shown[-1] == row[-1]
