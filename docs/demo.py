@@ -1,7 +1,7 @@
 """Draw `demo.svg`: what `mrsa-jax demo` shows on a terminal, from a real run, in ten seconds.
 
-Run it as `python docs/demo.py`. The frames are what the command draws above its bars, each from when
-it was drawn; all waits are shortened by one factor.
+Run it as `python docs/demo.py`. The frames are what the command draws above its bars, from when it
+draws them; all waits are shortened by one factor.
 """
 
 from __future__ import annotations
@@ -58,21 +58,17 @@ class Frames(Bars):
 def svg(frames: list[tuple[float, list[str]]]) -> str:
     """Return the frames as one picture."""
     whole, last = SECONDS + REST, frames[-1][0]
-    starts = [100 * at / last * SECONDS / whole for at, _ in frames] + [100.0]
+    starts = [100 * at / last * SECONDS / whole for at, _ in frames]
     rows = 2 + max(len(lines) for _, lines in frames)
     width, height = WIDTH * _LETTER + 2 * _EDGE, rows * _LINE + 2 * _EDGE
     steps, drawn = [], []
     for k, (_, lines) in enumerate(frames):
-        begin, end = starts[k], starts[k + 1]
-        hidden = f"0% {{ visibility: hidden; }} {begin:.2f}% {{ visibility: visible; }}"
-        steps.append(f"@keyframes f{k} {{ {hidden if k else '0% { visibility: visible; }'} "
-                     f"{end:.2f}% {{ visibility: {'visible' if end == 100 else 'hidden'}; }} }}")  # fmt: skip
-        text = "".join(
-            f'<text class="{"bad" * line.startswith("!")}" x="{_EDGE}" y="{_EDGE + (i + 3) * _LINE}" '
-            f'textLength="{len(line.strip("!")) * _LETTER:g}">{tidy(line.strip("!"))}</text>'
-            for i, line in enumerate(lines)
-            if line.strip()
-        )
+        when = {0.0: "hidden", starts[k]: "visible"}  # the first frame is there at once
+        if k < len(frames) - 1:
+            when[starts[k + 1]] = "hidden"
+        own = "".join(f"{at:.2f}% {{ visibility: {what}; }} " for at, what in when.items())
+        steps.append(f"@keyframes f{k} {{ {own}}}")
+        text = "".join(_text(i + 3, line) for i, line in enumerate(lines) if line.strip())
         drawn.append(f'<g style="animation-name: f{k}">{text}</g>')
     prompt = (
         f'<text x="{_EDGE}" y="{_EDGE + _LINE}" textLength="{15 * _LETTER}">$ mrsa-jax demo</text>'
@@ -82,6 +78,14 @@ def svg(frames: list[tuple[float, list[str]]]) -> str:
         f"<title>What mrsa-jax demo prints, in ten seconds</title>"
         f"<style>{_STYLE % f'{whole:g}s'}{''.join(steps)}</style>"
         f'<rect width="100%" height="100%" rx="8"/>{prompt}{"".join(drawn)}</svg>\n'
+    )
+
+
+def _text(row: int, line: str) -> str:
+    words = line.removeprefix("!")
+    return (
+        f'<text class="{"bad" * (words != line)}" x="{_EDGE}" y="{_EDGE + row * _LINE}" '
+        f'textLength="{len(words) * _LETTER:g}">{tidy(words)}</text>'
     )
 
 
