@@ -210,7 +210,7 @@ def predicted_error(
 
     The mean of `reconstruction_error` over unrelated updates of equal length that do not change,
     or with `noise`, of the attack with that `noise` on updates that change by it: with R = P^+ P
-    client i's estimate is sum_j R_ij x_j, whose expected relative error is
+    client i's estimate is sum_j R_ij x_j, whose expected relative squared error is
     (1 - R_ii)^2 + sum_{j != i} R_ij^2 = 1 - R_ii. Where updates resemble each other, the
     estimate of a block's mean is nearer than this.
 

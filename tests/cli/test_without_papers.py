@@ -53,6 +53,6 @@ def test_reports_of_reproductions_say_the_same(
 def test_help_and_completion_still_name_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "judge them; needs `mrsa-jax-papers`." in said
+    assert "compare them; needs `mrsa-jax-papers`." in said
     assert main(["--tyro-print-completion", "bash"]) == 0
     assert "reproduce" in capsys.readouterr().out

@@ -105,9 +105,9 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         "--resume",
         "--checkpoint-every",
         "McMahan's; 1,663,370",
-        "the papers' CIFAR runs: 400 800",
+        "400 800 in the papers' CIFAR runs",
         "FedProx's mu",
-        "how many clients train side by side follows from it",
+        "it decides how many clients train side by side",
     ):
         assert lesson in text
     assert main(["--version"]) == 0
