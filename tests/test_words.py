@@ -17,6 +17,8 @@ PAGES = {
         *sorted(ROOT.glob("docs/**/*.md")),
     ]
 }
+_CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+PAGES["CHANGELOG.md"] = _CHANGES.split("\n## ")[1]  # of the version to come
 
 _RATE = re.compile(  # "12 a round", which nobody says
     r"\b(clients?|rounds?|sums|updates|bits?|levels?|lines?|rows?|seconds?|asked|\d+|K|six|one"
