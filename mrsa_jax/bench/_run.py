@@ -1,13 +1,22 @@
-"""Run topics one after another: what cannot be compared is said, and one failure ends nothing."""
+"""The topics of `mrsa-jax bench`, cases of your own sizes, and a run of topics one after another.
+
+In a run, what cannot be compared is said, and one failure ends nothing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import decimal
+import importlib
+import itertools
+import pathlib
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mrsa_jax.bench._sizes import own_cases
-from mrsa_jax.bench._topics import TOPICS, cases_of, of_checkout
+from mrsa_jax._core.memory import memory_words
 from mrsa_jax.bench.harness import (
     REPEATS,
     Case,
@@ -22,6 +31,167 @@ from mrsa_watch._base.errors import nearest, require
 
 if TYPE_CHECKING:
     from mrsa_jax.study import Progress
+
+
+class Topic(NamedTuple):
+    """What a topic measures.
+
+    Attributes:
+        ours: What is timed.
+        beside: What it is compared with in this process.
+        peers: Systems in separate environments that `--peers` compares it with.
+        sizes: Settings that a user's own sizes may name, with what they are otherwise.
+    """
+
+    ours: str
+    beside: str
+    peers: tuple[str, ...] = ()
+    sizes: Mapping[str, str] = MappingProxyType({})
+
+
+def _listed(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
+    """Return the topics of a folder; none where it is not there, as in an installed package."""
+    table = folder / "topics.toml"
+    return tomllib.loads(table.read_text(encoding="utf-8")) if table.is_file() else {}
+
+
+_OWN = _listed(pathlib.Path(__file__).parent)
+_ADDED = _listed(pathlib.Path(__file__).parents[2] / "benchmarks" / "topics")
+
+TOPICS: dict[str, Topic] = {
+    name: Topic(**(_OWN.get(name, {}) | _ADDED.get(name, {}))) for name in _OWN | _ADDED
+}
+
+
+def of_checkout(name: str) -> Any:
+    """Return a module of `benchmarks/`, which only a checkout has."""
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+def topic_module(topic: str) -> Any:
+    """Return the module of one of the package's own topics."""
+    return importlib.import_module(f"mrsa_jax.bench._{topic}")
+
+
+def cases_of(topic: str, *, quick: bool) -> list[Case]:
+    """Return the cases of a topic; imports JAX and what the topic needs.
+
+    Args:
+        topic: A name of `TOPICS`.
+        quick: Sizes of seconds instead of those that the records hold.
+
+    Returns:
+        The cases in the order in which they are run; those that a checkout adds come last.
+    """
+    modules = [topic_module(topic)] if topic in _OWN else []
+    if topic in _ADDED:
+        modules.append(of_checkout(f"topics.{topic}"))
+    return [case for module in modules for case in module.cases(quick)]
+
+
+def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    """Return the topics, all of them if none is given.
+
+    Raises:
+        ConfigurationError: If a topic is unknown; the message names the nearest.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> mj.bench.check_topics(["rank"])
+        ('rank',)
+        >>> mj.bench.check_topics([]) == tuple(mj.bench.TOPICS)
+        True
+    """
+    for topic in topics:
+        rule = f"must be a known topic; {nearest(topic, TOPICS)}"
+        require(topic in TOPICS, "topics", rule, topic)
+    return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
+
+
+# ---- Your own sizes: a case for each combination of the values that settings were given.
+
+_WORDS = ("graph", "scheme", "model")  # settings that are names; all others are whole numbers
+_WHOLE = re.compile(r"\d[\d_]*(\.\d+)?([eE]\+?\d{1,2})?")
+_POWER = re.compile(r"(\d{1,6})\*\*(\d{1,2})")
+_MOST_CASES = 1_000
+
+
+def _read(name: str, text: str) -> int | str:
+    """Return a value of a setting: a name, or a whole number such as `500`, `1e6` or `2**32`.
+
+    Raises:
+        ConfigurationError: If it is no positive whole number below 2**63.
+
+    Examples:
+        >>> _read("dim", "1e6"), _read("modulus", "2**32"), _read("graph", "complete")
+        (1000000, 4294967296, 'complete')
+    """
+    if name in _WORDS:
+        return text
+    power, number = _POWER.fullmatch(text), decimal.Decimal(0)
+    if power is not None:
+        number = decimal.Decimal(int(power[1]) ** int(power[2]))
+    elif _WHOLE.fullmatch(text):
+        number = decimal.Decimal(text.replace("_", ""))
+    rule = "must be a positive whole number, such as 500, 1e6 or 2**32"
+    fits = 0 < number < 2**63 and number == number.to_integral_value()
+    require(fits, name.replace("-", "_"), rule, text)
+    return int(number)
+
+
+def own_cases(topics: Sequence[str], given: Mapping[str, Sequence[str]]) -> dict[str, list[Case]]:
+    """Return for each topic a case for every combination of the values that were given.
+
+    Settings that were not given have the values of `TOPICS`. Nothing is measured, but all
+    settings are checked, and that each case fits into memory.
+
+    Args:
+        topics: Names of topics with sizes.
+        given: Setting -> its values, as written.
+
+    Raises:
+        ConfigurationError: For a topic without sizes, a setting that no topic reads, a value that
+            is none of its kind or comes twice, and a case that memory does not hold.
+    """
+    known = {name for name, topic in TOPICS.items() if topic.sizes}
+    rule = f"must be named with your own sizes, each one of {', '.join(sorted(known))}"
+    require(bool(topics) and known.issuperset(topics), "topics", rule, *topics)
+    for name, values in given.items():
+        argument = name.replace("-", "_")
+        readers = [topic for topic in TOPICS if name in TOPICS[topic].sizes]
+        rule = f"must not be set: only {', '.join(readers)} read it"
+        require(any(topic in readers for topic in topics), argument, rule)
+        apart = {_read(name, value) for value in values}
+        require(len(apart) == len(values), argument, "must not contain duplicates", *values)
+    found = {topic: _cases(topic, given) for topic in topics}
+    count = sum(map(len, found.values()))
+    require(count <= _MOST_CASES, "topics", f"must make at most {_MOST_CASES} cases", count)
+    return found
+
+
+def _cases(topic: str, given: Mapping[str, Sequence[str]]) -> list[Case]:
+    sizes = {name: given.get(name) or (value,) for name, value in TOPICS[topic].sizes.items()}
+    module, found = topic_module(topic), []
+    for combination in itertools.product(*sizes.values()):
+        written = dict(zip(sizes, combination, strict=True))
+        values = {name: _read(name, value) for name, value in written.items()}
+        own = module.sized(**{name.replace("-", "_"): value for name, value in values.items()})
+        growing = [name for name in values if name not in (*_WORDS, "modulus")]  # memory with them
+        largest = max(growing, key=lambda name: int(values[name]))
+        memory_words(own.memory, largest.replace("-", "_"), written[largest], "the sizes")
+        found.append(Case(_name(values), own.measure, None, values, own.memory))
+    return found
+
+
+def _name(values: Mapping[str, Any]) -> str:
+    parts = (
+        f"{name.replace('-', '_')} = {value:,}" if isinstance(value, int) else f"{name} = {value}"
+        for name, value in values.items()
+    )
+    return ", ".join(parts)
+
+
+# ---- A run.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,25 +251,6 @@ class Report:
         left_out = {name: dataclasses.asdict(each) for name, each in self.left_out.items()}
         failures = [dataclasses.asdict(failure) for failure in self.failures]
         return {"measurements": self.rows(), "failures": failures, "left_out": left_out}
-
-
-def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
-    """Return the topics, all of them if none is given.
-
-    Raises:
-        ConfigurationError: If a topic is unknown; the message names the nearest.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> mj.bench.check_topics(["rank"])
-        ('rank',)
-        >>> mj.bench.check_topics([]) == tuple(mj.bench.TOPICS)
-        True
-    """
-    for topic in topics:
-        rule = f"must be a known topic; {nearest(topic, TOPICS)}"
-        require(topic in TOPICS, "topics", rule, topic)
-    return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
 
 
 def run(
