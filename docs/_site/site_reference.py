@@ -334,9 +334,11 @@ def _annotation(value: Any) -> str | None:
         return _annotation(value.__origin__)
     if isinstance(value, ForwardRef):
         value = value.__forward_arg__
-    if isinstance(value, str) and value.startswith("Annotated["):
+    while isinstance(value, str) and value.startswith(("Annotated[", "tyro.conf.")):
         inside: Any = ast.parse(value, mode="eval").body
-        value = ast.unparse(inside.slice.elts[0])
+        if not isinstance(inside, ast.Subscript):
+            break
+        value = ast.unparse(getattr(inside.slice, "elts", [inside.slice])[0])
     text = value if isinstance(value, str) else inspect.formatannotation(value)
     text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", text)
     text = re.sub(r"""(?<=, )(['"]) """, r"\1", text)  # how jaxtyping has a single axis written
