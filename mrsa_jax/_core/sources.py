@@ -4,7 +4,7 @@ A finished result is kept only where the code that made it is unchanged. No dige
 same text elsewhere is the same code. Of a module that has a file its text counts, and that of the
 modules it imports, however they are nested, except those of libraries. What a notebook or a script
 defines has no separate text that can be trusted: there its compiled functions count, with all
-that they name.
+that they name. Of an object all that it holds counts too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from mrsa_watch._base.errors import ConfigurationError, shortened
 
 PLUGIN = "mrsa_jax_plugin_"
 """How the module of a plugin's file begins."""
@@ -165,11 +167,29 @@ def _module(thing: Any) -> str:
     return str(getattr(thing, "__module__", None) or named.__module__)
 
 
-def _compiled(factory: Any) -> dict[str, str]:
+def code_of_object(thing: Any, name: str, argument: str) -> dict[str, str]:
+    """Return the digests of an object: of all that it holds, and of the code that it is made of.
+
+    Code counts as it was compiled, in addition to the text of its module, which may have been
+    edited since it was imported.
+
+    Args:
+        thing: Any object: a scheme, arrays, a function with what it closes over.
+        name: What it is called.
+        argument: What it was given for.
+
+    Raises:
+        ConfigurationError: If a part of it has a state that cannot be read, such as an open file.
+    """
+    return _compiled(thing, name, argument)
+
+
+def _compiled(factory: Any, named: str = "", whole: str = "") -> dict[str, str]:
     """Return the digests of what a notebook or script defines of a factory, and of its modules."""
-    walk = _Walk()
+    walk = _Walk(whole)
     walk.tell(factory)
-    found = {"": f"{digest_of(chr(10).join(walk.texts).encode())} {_name(factory)}"}
+    digest = digest_of(chr(10).join(walk.texts).encode())
+    found = {"": f"{digest} {named or _name(factory)}"}
     for name in walk.modules:
         path = file_of(name)
         if path is not None and _is_own(name, path, ""):
@@ -184,13 +204,19 @@ def _name(thing: Any) -> str:
 class _Walk:
     """Goes through all that a value names: code as it was compiled, other values as they are.
 
+    Args:
+        whole: The argument that an object was given for, all of whose values count: those of
+            libraries, and the code of modules, of which else the name and the text do. A value
+            that cannot be told raises. Empty for code that is registered.
+
     Attributes:
         texts: What was found.
         modules: Names of modules that hold some of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: str) -> None:
         """Begin with nothing."""
+        self._whole = whole
         self.texts: list[str] = []
         self.modules: dict[str, None] = {}
         self._seen: dict[int, tuple[int, Any]] = {}  # a value that is kept keeps its number
@@ -214,11 +240,14 @@ class _Walk:
             return [thing.__name__]
         if isinstance(thing, set | frozenset):
             return sorted(map(repr, thing))
+        if isinstance(thing, types.MappingProxyType):
+            return [dict(thing)]
         if isinstance(thing, list | tuple | dict):
             inner = (
                 [x for pair in thing.items() for x in pair] if isinstance(thing, dict) else thing
             )
-            return [type(thing).__name__, len(thing), *inner]
+            is_plain = type(thing) in (list, tuple, dict)  # else a class with methods, perhaps
+            return [type(thing).__name__ if is_plain else type(thing), len(thing), *inner]
         if isinstance(thing, types.CodeType):
             code = [thing.co_code, thing.co_exceptiontable, *thing.co_names, *thing.co_varnames]
             return [*code, thing.co_consts]
@@ -228,36 +257,58 @@ class _Walk:
             return [thing.__func__, thing.__self__]
         if isinstance(thing, property):
             return [thing.fget, thing.fset]
+        if isinstance(thing, functools.cached_property):
+            return [thing.func]
         if not isinstance(thing, type) and hasattr(thing, "__wrapped__"):  # jit, cache
             return [thing.__wrapped__]
+        told = None
         if not isinstance(thing, type) and hasattr(thing, "__array__"):
-            return _array(thing)
-        return self._defined(thing)
+            told = _array(thing)
+        return self._defined(thing) if told is None else told
 
     def _defined(self, thing: Any) -> list[Any]:
         """Do so with a function, a class, or a value of a class."""
         is_value = not isinstance(thing, type | types.FunctionType)
         module = _module(thing)
-        if module != "__main__" and module in sys.modules:
+        is_there = module != "__main__" and module in sys.modules
+        path = file_of(module) if is_there else None
+        is_own = not is_there or (path is not None and _is_own(module, path, ""))
+        if is_there:
             self.modules[module] = None
-            path = file_of(module)
-            is_own = path is not None and _is_own(module, path, "")
-            is_told = is_value and (is_own or dataclasses.is_dataclass(thing))
-            return [_name(thing), getattr(thing, "__dict__", None) if is_told else None]
         if is_value:
-            return [type(thing), getattr(thing, "__dict__", None)]
+            is_told = is_own or self._whole or dataclasses.is_dataclass(thing)
+            kind = _name(thing) if is_there and not self._whole else type(thing)
+            return [kind, self._state(thing) if is_told else None]
+        closure = thing.__closure__ if isinstance(thing, types.FunctionType) else None
+        cells = [cell.cell_contents for cell in closure or () if cell != _EMPTY]
+        if is_there and not (is_own and self._whole):
+            return [_name(thing), cells or None]
         if isinstance(thing, type):
             own = {name: v for name, v in vars(thing).items() if name not in _NOT_TOLD}
             return [thing.__qualname__, own, *thing.__bases__]
-        cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != _EMPTY]
         named = dict.fromkeys(_names(thing.__code__))
         found = [thing.__globals__[name] for name in named if name in thing.__globals__]
         return [thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, found]
 
+    def _state(self, thing: Any) -> Any:
+        """Return all that a value holds: its fields, or else what pickle would keep of it."""
+        if dataclasses.is_dataclass(thing):
+            return {own.name: getattr(thing, own.name, None) for own in dataclasses.fields(thing)}
+        if not self._whole:
+            return getattr(thing, "__dict__", None)
+        try:
+            return thing.__reduce_ex__(2)
+        except Exception as error:  # whatever a class of somebody's raises
+            raise ConfigurationError(
+                f"`{self._whole}` must hold only values that a digest can be made of; got "
+                f"{shortened(thing)} ({error}): register what makes it in a file, and name the "
+                "file with --plugin"
+            ) from error
+
 
 _EMPTY = types.CellType()
 _NOT_TOLD = ("__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__",
-             "__static_attributes__")  # fmt: skip
+             "__static_attributes__", "_abc_impl")  # fmt: skip
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -268,11 +319,18 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(const)
 
 
-def _array(thing: Any) -> list[Any]:
+def _array(thing: Any) -> list[Any] | None:
+    """Return the words of an array, or of a typed key; None of one that NumPy cannot hold."""
     import numpy as np  # --help must not wait for it
 
+    kind = str(getattr(thing, "dtype", ""))
+    if kind.startswith("key<"):
+        import jax
+
+        thing = jax.random.key_data(thing)
     try:
         values = np.asarray(thing)
-    except Exception:  # a key, or another that NumPy cannot hold
-        return [str(type(thing))]
-    return [str(values.dtype), str(values.shape), digest_of(values.tobytes())]
+    except Exception:  # of a library's own kind
+        return None
+    content = values.tolist() if values.dtype.kind == "O" else digest_of(values.tobytes())
+    return [kind or str(values.dtype), str(values.shape), content]

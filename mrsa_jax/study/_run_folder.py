@@ -152,7 +152,7 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
             if was != now and not any({was, now} <= set(group) for group in _ALIKE):
                 found.append(f"mrsa_jax is {now} now and was {was}")
         elif was.split(" ")[0] != now.split(" ")[0]:
-            (_, _, file), what = (now or was).partition(" "), name.partition(",")[0]
+            (_, _, file), what = (now or was).partition(" "), name.rpartition(",")[0] or name
             what = what if what.startswith(("scheme ", "graph ", "attack ")) else what.split(" ")[0]
             verb = "has changed" if was and now else "is read now" if now else "is not read now"
             found.append(f"{file} {verb} ({what})")

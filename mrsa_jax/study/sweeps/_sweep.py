@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -10,9 +11,10 @@ from typing import Any
 
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study._runner import Machine
-from mrsa_jax.study.sweeps._axes import Sweep, load_sweep, sweep_of
+from mrsa_jax.study.sweeps._axes import load_sweep, sweep_of
 from mrsa_jax.study.sweeps._engine import run_sweep
 from mrsa_jax.study.sweeps._hosts import run_on_workers
+from mrsa_jax.study.sweeps._objects import Objects
 from mrsa_jax.study.sweeps._plan import plan_sweep
 from mrsa_jax.study.sweeps._store import check_sweep_output
 from mrsa_watch._base.errors import check_count, require
@@ -37,6 +39,11 @@ def sweep(
     same folder with a larger grid, or more trials, computes what is new; a point whose plugin or
     files have changed since is computed anew.
 
+    A scheme, availability model, graph, model, data set, trainer or quantizer need not be
+    registered: its setting, or axis, also takes the object itself, or the factory that
+    `register` takes. It is shown as `{"mine": object}` names it, else by the factory's name or as
+    the object was typed. Its code and all values that it holds are part of what a point is.
+
     Args:
         study: A TOML file, or what one holds: settings of `simulate` or `train` (named by
             `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
@@ -45,7 +52,7 @@ def sweep(
         reuse: Folder of another sweep: points that it has are taken from there.
         memory_bytes: Bound on the memory of the points that are computed at once.
         devices: Devices that a point's trials, or clients, are dealt out to.
-        workers: Compute in so many processes of this machine, by dask.
+        workers: Compute in so many processes of this machine, by dask. Objects do not reach them.
         dry_run: Only check every cell and say what the sweep comes to.
         progress: Receives how many points are done.
 
@@ -57,7 +64,7 @@ def sweep(
 
     Raises:
         ConfigurationError: By the path of the field that breaks a rule, or with the cells that
-            make no sense; nothing is run then.
+            make no sense, or with an object that has no name or no digest; nothing is run then.
         OutputExistsError: If the folder holds something else, or a sweep with points that this one
             has not.
         StoreError: If it cannot be written.
@@ -87,18 +94,24 @@ def sweep(
         if value is not None:
             check_count(value, name, "must be a positive integer or None")
     progress = checked_progress(progress)
-    read: Any = load_sweep if is_file else sweep_of
-    asked: Sweep = read(study)
-    asked = dataclasses.replace(
-        asked,
-        out=asked.out if out is None else pathlib.Path(out),
-        overwrite=overwrite or asked.overwrite,
-        reuse=None if reuse is None else pathlib.Path(reuse),
-    )
-    check_sweep_output(asked)
-    plan = plan_sweep(asked, Machine(memory_bytes, devices))
-    if dry_run:
-        return plan.content()
-    if workers is None:
-        return run_sweep(plan, progress)
-    return run_on_workers(plan, progress, workers=workers)
+    with contextlib.ExitStack() as stack:
+        objects = Objects(stack)
+        asked = sweep_of(objects.named(study)) if isinstance(study, Mapping) else load_sweep(study)
+        rule = (
+            "must not be set with objects, which other processes do not have: register them in a "
+            "file, and run mrsa-jax sweep STUDY.toml --plugin FILE.py --workers"
+        )
+        require(workers is None or not objects.names, "workers", rule, workers, *objects.names)
+        asked = dataclasses.replace(
+            asked,
+            out=asked.out if out is None else pathlib.Path(out),
+            overwrite=overwrite or asked.overwrite,
+            reuse=None if reuse is None else pathlib.Path(reuse),
+        )
+        check_sweep_output(asked)
+        plan = plan_sweep(asked, Machine(memory_bytes, devices))
+        if dry_run:
+            return plan.content()
+        if workers is None:
+            return run_sweep(plan, progress)
+        return run_on_workers(plan, progress, workers=workers)
