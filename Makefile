@@ -16,7 +16,7 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 # and so is Python's bytecode, also where a container says otherwise: it halves the start
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check smoke test test-long test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs gallery paper bench dist clean
+.PHONY: demo check smoke test test-long test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs notebooks gallery paper bench dist clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
@@ -97,6 +97,10 @@ lint: $(VENV)/.test
 # the site: build/site/index.html
 docs: $(VENV)/.test
 	$(BIN)/python -m sphinx -q -b html -W -n --keep-going -c docs . build/site
+
+# run the notebooks, store their outputs and print their seconds; some: make notebooks NAMES="03 13"
+notebooks: $(VENV)/.test
+	$(BIN)/python notebooks/store.py $(NAMES)
 
 # the gallery's pictures, one script each
 gallery: $(VENV)/.test

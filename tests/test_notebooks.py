@@ -30,6 +30,10 @@ def _cells(path: pathlib.Path, kind: str = "code") -> list[dict[str, Any]]:
     return [cell for cell in content["cells"] if cell["cell_type"] == kind]
 
 
+def _tags(cell: dict[str, Any]) -> list[str]:
+    return cell["metadata"].get("tags", [])  # type: ignore[no-any-return]
+
+
 def _text(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     parts = [output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")]
@@ -50,6 +54,41 @@ def test_stored_as_run_in_order(path: pathlib.Path) -> None:
         assert "\r" not in _text(output), "bars of progress"
         assert len(output.get("data", {}).get("text/plain", [])) < 40, "a repr of many lines"
     assert "claim holds" in "".join(map(_text, cells[-1]["outputs"]))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_opens_with_the_question_and_a_picture_of_the_answer(path: pathlib.Path) -> None:
+    """Which is one that the notebook draws; `notebooks/store.py` attaches it."""
+    (first, *_) = _cells(path, "markdown")
+    picture = r"!\[.{30,}\]\(attachment:answer\.png\)\n\n\*.{30,}\*"
+    opening = rf"# \d+\. .+\n\n\*\*Question\.\*\* (.+\n)+\n{picture}\n\n\*\*Claim\.\*\* "
+    assert re.match(opening, "".join(first["source"]))
+    (answer,) = (cell for cell in _cells(path) if "answer" in _tags(cell))
+    pictures = (output["data"].get("image/png") for output in answer["outputs"] if "data" in output)
+    drawn = next(picture for picture in pictures if picture)
+    assert first["attachments"] == {"answer.png": {"image/png": drawn}}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_shows_what_it_teaches(path: pathlib.Path) -> None:
+    """Machinery and the claim's list are hidden on the page; other cells are short."""
+    (machinery, settings, *_), (*_, claim) = _cells(path), _cells(path)
+    assert "hide-cell" in _tags(machinery)
+    assert "hide-input" in _tags(claim)
+    assert settings["source"][0].startswith(("import ", "from "))
+    shown = [cell for cell in _cells(path) if not {"hide-cell", "hide-input"} & {*_tags(cell)}]
+    assert not any("environ" in "".join(cell["source"]) for cell in shown)
+    assert max(len(cell["source"]) for cell in shown) <= 18
+
+
+def test_each_has_its_seconds() -> None:
+    """In the table that the first page's cards read: at full size, and at that of the tests."""
+    table = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[`(\w+)`\].* \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
+    assert [name for name, *_ in rows] == [path.stem for path in PATHS]
+    for _, *seconds in rows:
+        full, small = map(int, seconds)
+        assert full % 5 == small % 5 == 0 < small <= full
 
 
 def test_the_first_cell_installs_where_the_package_is_missing(

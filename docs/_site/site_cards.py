@@ -1,7 +1,7 @@
 """Pictures that lead to pages: a card for each notebook on the first page, the gallery as a grid.
 
-Pages stay plain Markdown, as the repository shows them. Claims come from the table of
-`docs/notebooks.md`, and the picture of a notebook is the first that it stores.
+Pages stay plain Markdown, as the repository shows them. Claims and seconds come from the table of
+`docs/notebooks.md`, and the picture of a notebook is the one that it shows below its question.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-_ROW = re.compile(r"^\| \[`(\d\d_\w+)`\]\([^)]*\) \| (.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| \[`(\d\d_\w+)`\]\([^)]*\) \| (.+) \| (\d+) \| \d+ \|$", re.MULTILINE)
 _FIGURE = re.compile(r"^### (.+)\n\n(.+)\n\n!\[[^\]]*\]\(([^)]+)\)$", re.MULTILINE)
 _WIDTH = 360  # pixels of a picture in a card
 
@@ -30,21 +30,21 @@ def _thumbnail(picture: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
-def _first_picture(notebook: pathlib.Path) -> bytes:
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
-    text = next(data["image/png"] for data in outputs if "image/png" in data)
-    return base64.b64decode("".join(text))
+def _answer(notebook: str) -> str:
+    """Return the picture that a notebook's text attaches to its first cell, in base 64."""
+    (first, *_) = json.loads(notebook)["cells"]
+    return "".join(first["attachments"]["answer.png"]["image/png"]).strip()
 
 
 def notebook_cards() -> str:
-    """Return the grid of notebooks: picture, name and claim of each."""
+    """Return the grid of notebooks: picture, name, claim and seconds of each."""
     table = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     cards = ["## Notebooks", "", "::::{grid} 1 2 2 3", ":gutter: 3", ""]
-    for name, claim in _ROW.findall(table):
+    for name, claim, seconds in _ROW.findall(table):
         title = name[3:].replace("_", " ").capitalize()
         plain = re.sub(r" \(\[[^)]*\)\)", "", claim)
-        address = _thumbnail(_first_picture(ROOT / "notebooks" / f"{name}.ipynb"))
+        notebook = (ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8")
+        address = _thumbnail(base64.b64decode(_answer(notebook)))
         cards += [
             f":::{{grid-item-card}} {title}",
             f":link: ../notebooks/{name}",
@@ -52,6 +52,8 @@ def notebook_cards() -> str:
             f'<img class="thumbnail" alt="" src="{address}">',
             "",
             plain[0].upper() + plain[1:] + ".",
+            "",
+            f"*About {seconds} s on one core.*",
             ":::",
         ]
     return "\n".join([*cards, "::::", ""])
@@ -78,6 +80,9 @@ def _expand(app: Any, docname: str, source: list[str]) -> None:
     elif docname == "docs/gallery/index":
         head, mark, rest = source[0].partition("\n## ")
         source[0] = head + "\n" + gallery_grid(source[0]) + mark + rest
+    elif docname.startswith("notebooks/"):  # MyST knows no attachments
+        address = "data:image/png;base64," + _answer(source[0])
+        source[0] = source[0].replace("(attachment:answer.png)", f"({address})")
 
 
 def _describe(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
