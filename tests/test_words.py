@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import pathlib
 import re
 from collections.abc import Iterator
@@ -19,6 +20,14 @@ PAGES = {
 }
 _CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 PAGES["CHANGELOG.md"] = _CHANGES.split("\n## ")[1]  # of the version to come
+PAGES |= {
+    str(path.relative_to(ROOT)): "\n\n".join(
+        "".join(cell["source"])
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "markdown"
+    )
+    for path in sorted(ROOT.glob("notebooks/*.ipynb"))
+}
 
 _RATE = re.compile(  # "12 a round", which nobody says
     r"\b(clients?|rounds?|sums|updates|bits?|levels?|lines?|rows?|seconds?|asked|\d+|K|six|one"
