@@ -48,6 +48,10 @@ class Topic(NamedTuple):
     peers: tuple[str, ...] = ()
     sizes: Mapping[str, str] = MappingProxyType({})
 
+    def systems(self) -> dict[str, Any]:
+        """Return the systems of `peers` by name, from `benchmarks/rivals.py` of the checkout."""
+        return {name: _of_checkout("rivals").SYSTEMS[name] for name in self.peers}
+
 
 def _listed(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
     """Return the topics of a folder; none where it is not there, as in an installed package."""
@@ -63,7 +67,7 @@ TOPICS: dict[str, Topic] = {
 }
 
 
-def of_checkout(name: str) -> Any:
+def _of_checkout(name: str) -> Any:
     """Return a module of `benchmarks/`, which only a checkout has."""
     return importlib.import_module(f"benchmarks.{name}")
 
@@ -85,7 +89,7 @@ def cases_of(topic: str, *, quick: bool) -> list[Case]:
     """
     modules = [topic_module(topic)] if topic in _OWN else []
     if topic in _ADDED:
-        modules.append(of_checkout(f"topics.{topic}"))
+        modules.append(_of_checkout(f"topics.{topic}"))
     return [case for module in modules for case in module.cases(quick)]
 
 
@@ -152,6 +156,12 @@ def own_cases(topics: Sequence[str], given: Mapping[str, Sequence[str]]) -> dict
     Raises:
         ConfigurationError: For a topic without sizes, a setting that no topic reads, a value that
             is none of its kind or comes twice, and a case that memory does not hold.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> cases = mj.bench.own_cases(["shares"], {"n": ["100", "1e3"]})["shares"]
+        >>> [case.name for case in cases]
+        ['n = 100', 'n = 1,000']
     """
     known = {name for name, topic in TOPICS.items() if topic.sizes}
     rule = f"must be named with your own sizes, each one of {', '.join(sorted(known))}"
@@ -319,7 +329,7 @@ class _Found:
 
 def _measure(topic: str, case: Case, found: _Found) -> None:
     if case.needs is not None:
-        system = of_checkout("rivals").SYSTEMS[case.needs]
+        system = TOPICS[topic].systems()[case.needs]
         if system.python is None:
             found.leave_out(system, case.name)
             return

@@ -191,7 +191,7 @@ def _before(path: pathlib.Path, topics: Sequence[str]) -> dict[Any, Any]:
 
 def _show_cases(config: BenchConfig, sizes: dict[str, tuple[str, ...]]) -> int:
     from mrsa_jax._core.memory import bytes_in_words
-    from mrsa_jax.bench._run import own_cases
+    from mrsa_jax.bench import own_cases
 
     rows = [
         (topic, case.name, case.memory)
@@ -241,10 +241,10 @@ def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
 
 def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
     from mrsa_jax import bench
-    from mrsa_jax.bench._run import of_checkout
 
-    names = dict.fromkeys(name for topic in topics for name in bench.TOPICS[topic].peers)
-    systems = {name: of_checkout("rivals").SYSTEMS[name] for name in names}
+    systems: dict[str, Any] = {}
+    for topic in topics:
+        systems |= bench.TOPICS[topic].systems()
     if as_json:
         peers = {
             name: {"python": each.python and str(each.python), "make": each.make}

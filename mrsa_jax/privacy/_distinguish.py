@@ -27,8 +27,8 @@ from jaxtyping import Float64
 from mrsa_jax._core import gaussian as _gaussian
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import as_history, check_coalition, without
-from mrsa_jax.privacy._covariances import check_noise, check_spread
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._leverage import as_floats
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, require

@@ -23,11 +23,10 @@ from jaxtyping import Array, Float64
 
 from mrsa_jax._core.arrays import host_array, needs_values, on_device
 from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._covariances import (
     as_floats,
-    check_noise,
-    check_spread,
     covariances,
     decided,
     exponents_of,

@@ -60,14 +60,14 @@ def test_one_failure_ends_nothing() -> None:
         def update(self, done: int, total: int) -> None:
             steps.append(done)
 
-    report = bench.run(["rank"], peers=True, watch=Watch())
+    report = bench.run(["averaging"], peers=True, watch=Watch())
     named = [(item.benchmark, item.case) for item in report.measurements]
-    assert named == [("rank", "good"), ("rank", "last")]
+    assert named == [("averaging", "good"), ("averaging", "last")]
     reasons = [(failure.case, failure.reason) for failure in report.failures]
     assert reasons == [("wrong", "1 is not 2"), ("broken", "ended with 1")]
     assert {name: each.cases for name, each in report.left_out.items()} == {"flower": ("absent",)}
     assert report.left_out["flower"].why == "against Flower"
-    assert (stages, steps) == ([("rank", 5)], [1, 2, 3, 4, 5])
+    assert (stages, steps) == ([("averaging", 5)], [1, 2, 3, 4, 5])
     content = report.as_json()
     assert content["left_out"]["flower"]["cases"] == ("absent",)
     assert len(content["measurements"]) == 2

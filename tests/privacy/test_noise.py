@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.privacy._covariances import check_noise, check_spread
+from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._hidden import noise_root
 
 

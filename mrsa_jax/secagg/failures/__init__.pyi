@@ -1,5 +1,5 @@
 from ._judging import draw_arrays as draw_arrays, judge_arrays as judge_arrays
-from ._monte_carlo import FailureRates as FailureRates
+from ._monte_carlo import FailureRates as FailureRates, Rate as Rate
 from ._rare import RareRate as RareRate
 from ._theory import (
     private_connection_threshold as private_connection_threshold,

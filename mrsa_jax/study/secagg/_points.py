@@ -16,8 +16,7 @@ from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.secagg.failures import RareRate
-from mrsa_jax.secagg.failures._monte_carlo import Rate
+from mrsa_jax.secagg.failures import RareRate, Rate
 from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._config import secret_seed
 from mrsa_jax.study._findings import Findings, as_json
