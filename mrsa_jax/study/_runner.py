@@ -99,6 +99,6 @@ class Runner(Protocol):
         computes is made for that many, so that a shorter list compiles nothing new. A runner whose
         points are trials also takes `first`, the number of the first of them; one whose results
         are of all trials together has `joined`, which makes one result of two that follow each
-        other.
+        other. One of whose floats some follow from trained numbers has `is_trained(name)`.
         """
         ...

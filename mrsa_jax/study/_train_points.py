@@ -116,6 +116,11 @@ def variables(configs: Sequence[TrainConfig], kept: Collection[str]) -> dict[str
     return found
 
 
+def is_trained(name: str) -> bool:
+    """Return whether a variable follows from trained numbers, which machines round differently."""
+    return name.removesuffix("_by_evaluation") in {*_END, *OF_POINT, "wrapped"}
+
+
 def together(config: TrainConfig, machine: Machine) -> int:
     """Return how many trainings fill the device, and no more than its memory: on a CPU one does.
 
