@@ -29,9 +29,9 @@ def run() -> None:
         if stream is not None and not stream.closed:  # a log's handler may have closed it
             try:
                 stream.flush()
-            except OSError:  # `main` has said so, or nobody can be told: leave nothing to flush
+            except OSError:  # `main` has reported it, or cannot: leave nothing to flush
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    # Everything of ours is cleaned up. The thread pools of Arrow and XLA now and then abort a
+    # The package has cleaned up. The thread pools of Arrow and XLA now and then abort a
     # process that tears the interpreter down under them, and with it the exit status.
     os._exit(status)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import pathlib
 import re
+import tokenize
 from collections.abc import Iterator
 
 import pytest
@@ -121,7 +123,7 @@ def test_pages_are_in_english_that_people_speak() -> None:
 
 
 def _strings(code: str) -> Iterator[str]:
-    """Yield what a module says, docstrings and messages, with values left out of the latter."""
+    """Yield the docstrings, messages and other texts of a module, without the values in them."""
     inside: set[ast.AST] = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.JoinedStr):
@@ -132,15 +134,35 @@ def _strings(code: str) -> Iterator[str]:
             yield node.value
 
 
+def _comments(code: str) -> Iterator[str]:
+    """Yield the comments of a module; one that goes over several lines is one."""
+    text, last = "", 0
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        words, is_alone = token.string.lstrip("# "), token.line.lstrip().startswith("#")
+        if is_alone and last == token.start[0] - 1:
+            text += f" {words}"
+        else:
+            yield text
+            text = words
+        last = token.start[0] if is_alone else 0
+    yield text
+
+
 @pytest.mark.parametrize(
-    "family", sorted(path.name for path in (ROOT / "mrsa_jax").iterdir() if path.is_dir())
+    "family",
+    [
+        "watch/mrsa_watch",
+        *sorted(f"mrsa_jax/{one.name}" for one in (ROOT / "mrsa_jax").iterdir() if one.is_dir()),
+    ],
 )
-def test_strings_are_in_english_that_people_speak(family: str) -> None:
-    """Docstrings, messages and help of the package, outside examples and quoted code."""
-    folder = ROOT / "mrsa_jax" / family
-    for path in [*folder.rglob("*.py"), *folder.rglob("*.toml")]:
+def test_modules_are_in_english_that_people_speak(family: str) -> None:
+    """Docstrings, private ones too, messages, help and comments, outside code that they quote."""
+    for path in [*(ROOT / family).rglob("*.py"), *(ROOT / family).rglob("*.toml")]:
         code = path.read_text(encoding="utf-8")
-        for text in _strings(code) if path.suffix == ".py" else [code]:
+        texts = [code] if path.suffix == ".toml" else [*_strings(code), *_comments(code)]
+        for text in texts:
             prose = re.sub(
                 r"^ *(>>>|\.\.\. |beside(:| =)).*$|`[^`]*`", "", text, flags=re.MULTILINE
             )
@@ -148,3 +170,8 @@ def test_strings_are_in_english_that_people_speak(family: str) -> None:
             found = _RATE.search(prose) or _NOBODY_SPEAKS_SO.search(prose)
             found = None if " " not in prose else found  # a key
             assert not found, f"{path.relative_to(ROOT)}: {found} in {prose[:200]}"
+
+
+def test_a_comment_is_read_over_its_lines() -> None:
+    code = "x = 1  # of its\n# own\ny = '# no'  # z\n# where none\n# of them is\n# beside it\n"
+    assert [*_comments(code)] == ["", "of its", "own", "z", "where none of them is beside it"]

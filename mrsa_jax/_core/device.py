@@ -244,7 +244,7 @@ def chosen_form(offered: tuple[Form, ...], *values: Any) -> Form:
     asked = forced_form()
     if asked in possible:
         return asked
-    if len(possible) == 1:  # whatever the device, which need not be started to say so
+    if len(possible) == 1:  # for any device, which need not be started for this
         return possible[0]
     return next(form for form in _PREFERRED[platform()] if form in possible)
 

@@ -98,7 +98,7 @@ def _imported(text: bytes, package: str) -> Iterator[str]:
     """Go through the dotted names of all modules that a text may import."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # whoever runs it says so
+    except (SyntaxError, ValueError):  # an error when it runs
         return
     for node in ast.walk(tree):
         names = []

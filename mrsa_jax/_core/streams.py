@@ -288,7 +288,7 @@ def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
 
-_CLIENTS = 0x636C6900  # "cli\0": room for 256 words a client
+_CLIENTS = 0x636C6900  # "cli\0": room for 256 words per client
 _PAIRS = 0x70616900  # "pai\0": room for 256 words a pair
 _BLOCKS = 0x626C6F00  # "blo\0": room for 256 blocks an entry
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

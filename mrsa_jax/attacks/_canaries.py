@@ -160,7 +160,7 @@ class CanaryScores(NamedTuple):
         allowed = float(allowed)
         threshold, tail = allowed / 2.0, (1.0 - level) / 2.0
         sizes = [len(self.without), len(self.shifted)]
-        # no more false positives than this, and no fewer true ones, but for the two tails
+        # no more false positives than this, and no fewer true ones, except in the two tails
         most = int(stats.binom.ppf(1.0 - tail, sizes[0], stats.norm.sf(threshold)))
 
         def is_found(mu: float) -> bool:

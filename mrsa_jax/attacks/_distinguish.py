@@ -28,7 +28,7 @@ from mrsa_jax.attacks._view import checked_view
 from mrsa_jax.attacks.views import AggregateView
 from mrsa_watch._base.errors import check_integer, require
 
-_ROUNDING = 1e-12  # of an eigenvalue of M, beside its largest
+_ROUNDING = 1e-12  # of an eigenvalue of M, relative to its largest
 _NOTHING = 1e-7  # of a column's part in a direction without variance
 
 

@@ -159,7 +159,7 @@ def assign_rates(
     if how == "sorted":
         place = np.sort(place)
     elif how == "shuffled" and values.size > 1:
-        # of more clients than there are: a client's word is its own, and few sizes are compiled
+        # drawn for more clients: a client's word does not depend on N, and few sizes compile
         drawn = max(1024, 1 << (num_clients - 1).bit_length())
         words = np.asarray(client_words(as_key(seed), drawn))[:num_clients]
         place = place[np.argsort(words, kind="stable")]

@@ -248,7 +248,7 @@ def compare(
     if check is not None:
         _checked(check, first.value, peer_value)
     first_seconds = first.seconds
-    del first, peer_value  # a second result beside them would be counted as memory of the call
+    del first, peer_value  # a second result would be counted as memory of the call
     memory = _memory_of(ours)
     mine: list[_Timed] = []
     theirs: list[_Timed] = []

@@ -44,7 +44,7 @@ from mrsa_watch._base.errors import (
 
 __all__ = ["INTERRUPTED", "Bars", "main"]
 
-BROKEN_PIPE = 141  # what a shell says of a program that SIGPIPE ended
+BROKEN_PIPE = 141  # status in a shell of a program that SIGPIPE ended
 _OF_PAPERS = "mrsa_jax.commands"  # the entry point: settings of `reproduce`, and what runs it
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 

@@ -29,7 +29,7 @@ class AttackCommand:
     Exit status: 0 done, 2 misuse, 130 interrupted (finished parts are saved).
     """
 
-    # what is parsed is of a class of its own (`defaults`) with a field `attack`, the settings
+    # the parsed settings are in a field `attack` of another class (`defaults`)
 
 
 def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:

@@ -145,7 +145,7 @@ def check_network(urls: Iterable[str], *, timeout_seconds: float = _TIMEOUT_SECO
     threads = []
     for target in sorted({_target(url) for url in urls}):
         failures[target] = f"no answer within {timeout_seconds:g} s"
-        # a look-up of a name has no timeout of its own: it is left behind, as a daemon
+        # a look-up of a name has no timeout: it is left behind, as a daemon
         thread = threading.Thread(
             target=_connect, args=(target, timeout_seconds, failures), daemon=True
         )

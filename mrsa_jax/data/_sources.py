@@ -155,7 +155,7 @@ SOURCES = (*PACKAGED, *PREPARED, "idx", "cifar", "olivetti")
 FASHION_DIRECTORY = pathlib.Path("/usr/share/datasets/fashion-mnist")
 """Where the system package dataset-fashion-mnist of Debian and Ubuntu puts its files."""
 
-_TEST_FRACTION = 5  # one sample in five of each class, where a source has no test set of its own
+_TEST_FRACTION = 5  # one sample in five of each class, if a source has no test set
 
 
 def load(
@@ -221,7 +221,7 @@ def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.P
     if name == "idx":
         return idx_files(folder)
     if name == "cifar":
-        with contextlib.suppress(MrsaError):  # whoever reads it says so
+        with contextlib.suppress(MrsaError):  # an error when it is read
             return find_cifar(folder)[2]
         return []
     prepared = prepared_folder(name.removeprefix("tfds:"), folder)

@@ -20,8 +20,8 @@ from mrsa_watch._base.html import telling, told
 
 # ---- Families of lines: blocks, grids, rectangles of thicker cells, nets of several directions.
 #
-# A line is a set of clients of whom a sum holds all or none. Lines come class by class, lines of
-# one class being disjoint, as `selection.from_lines` takes them.
+# A line is a set of clients: a sum holds all of them or none. Lines come class by class, the
+# lines of one class being disjoint, as `selection.from_lines` takes them.
 
 
 def blocks(num_clients: int, size: int) -> Bool[np.ndarray, "lines clients"]:

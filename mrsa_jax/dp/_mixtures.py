@@ -243,7 +243,7 @@ def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
     def excess(epsilon: float) -> float:
         return float(np.log(max(mean(epsilon), tiny) / delta))
 
-    if excess(highest) >= 0.0:  # but for rounding, it is below
+    if excess(highest) >= 0.0:  # except for rounding, it is below
         return highest
     return float(brentq(excess, 0.0, highest, xtol=1e-12, rtol=1e-12))
 

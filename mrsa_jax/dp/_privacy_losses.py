@@ -43,10 +43,10 @@ from mrsa_watch._base.errors import check_integer, check_known, check_size, requ
 # e^(l_(j+1-b)) f_(j+1-b), where f_j is the part of it in which the client is rested in round j,
 # and l_i = <w, C_i> - |C_i|^2 / 2 of a participation in round i.
 #
-# In a block of b rounds a client joins at most once, so that one word says in which: its wait,
-# from the round on in which it is rested, is geometric. What a block's rounds add to f comes from
+# In a block of b rounds, a client joins at most once, so one word states in which: its wait,
+# from the round in which it is rested, is geometric. What a block's rounds add to f comes from
 # the block before, so a block is a few operations on arrays `[b, samples]` and b additions. After
-# it all is divided by the sum, whose logarithms add up to the loss. Participations are told only
+# it all is divided by the sum, whose logarithms add up to the loss. Participations count only
 # when the last release that shows them is drawn, band - 1 rounds later: so much are the two
 # shifted.
 #

@@ -148,10 +148,10 @@ class Form(NamedTuple):
         return total
 
 
-# ---- Clients who each join by a coin of their own, against those who do not see who took part.
+# ---- Clients who each join by a separate coin, against those who do not see who took part.
 #
 # Then a round without client i has the law N(y, s^2), and with it the mixture of N(y, s^2) and
-# N(y + x, s^2) by its coin, whatever y is: the others' coins say nothing of it. Rounds compose, so
+# N(y + x, s^2) by its coin, for any y: the others' coins do not depend on it. Rounds compose, so
 # `dp_accounting`'s privacy loss distribution of the sampled Gaussian is that of the whole training.
 
 _STEP = 1e-4  # of privacy losses, which are rounded up to multiples of it, or down

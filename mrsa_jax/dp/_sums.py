@@ -31,7 +31,7 @@ from mrsa_watch._base.errors import check_integer, require
 _CELLS = 2**18  # of the range of what a client's sums cost together
 _WIDTH = 2**4  # of them that are taken together where delta is worked out
 _TINY = 1e-17  # masses below are put where mu is largest
-_TABLE = 2**12  # values of mu that are told apart among those of trials
+_TABLE = 2**12  # values of mu that are distinguished among those of trials
 _RARE = 60.0  # minus the logarithm of the chance that is left beyond that range
 
 

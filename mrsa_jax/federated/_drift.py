@@ -24,7 +24,7 @@ from mrsa_watch._base.errors import is_integer, require
 from mrsa_watch._base.html import finding
 
 _MOST_COORDINATES = 64  # of a layer
-_MOST_BYTES = 2**24  # of a sketch, but for one coordinate of each layer
+_MOST_BYTES = 2**24  # of a sketch, without one coordinate of each layer
 _FEWEST_LAGS = 3  # from which two numbers are fitted
 _MOST_MEMORY = 1 - 1e-6  # `privacy.information` takes no more, but 1
 

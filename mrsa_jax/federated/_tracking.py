@@ -101,7 +101,7 @@ class TensorBoard:
         # the library's names have no more than the second: two that begin in one need two names
         taken = (f".{os.getpid()}.{count}" for count in itertools.count())
         suffix = next(own for own in taken if not any(folder.glob(f"*{own}")))
-        # `SummaryWriter` writes from a thread of its own, and a kill would lose what is in its
+        # `SummaryWriter` writes from a separate thread, and a kill would lose what is in its
         # queue: this is the writer below it
         writer = self._library.EventsWriter(str(folder / "events"), suffix)
         start = SessionLog(status=SessionLog.START)
@@ -145,7 +145,7 @@ class Wandb:
             "dir": str(self.folder),
             "mode": self._mode,
             "reinit": "create_new",  # several trainings may be on their way
-            # what is printed is this process's own; offline there is nothing to tell of
+            # only this process prints; offline there is nothing to report
             "settings": {"console": "off", "silent": self._mode == "offline"},
         }
         run = self._library.init(**given | self._settings)

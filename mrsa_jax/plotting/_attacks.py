@@ -172,7 +172,7 @@ def plot_error_histogram(
     return draw(histogram_chart(data, column, least), ax=ax)
 
 
-# ---- Images that an attack made, in a grid beside their originals, with a score under each.
+# ---- Images that an attack made, in a grid next to their originals, with a score under each.
 
 _SIDE = 1.05  # inches of an image
 _SCORE = 0.2  # of the line under it

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mrsa_jax.privacy import CollusionRisk
 
 
-# ---- Figure of what T costs in amplification by sampling, beside what it buys.
+# ---- Figure of what T costs in amplification by sampling, and what it gains.
 
 
 def amplification_chart(costs: Amplification) -> Chart:

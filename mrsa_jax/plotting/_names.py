@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Transform
 
 OWN = "mrsa_jax"  # gid of figures that were made here, which may grow
-_NARROW = 5.0  # inches: in a column there is no room beside the axes
+_NARROW = 5.0  # inches: in a column there is no room next to the axes
 _LINE = 1.25  # a line of text, in font sizes
 _LETTER = 0.56  # the mean letter's width
 _LEADER = 15.0  # points from the axes to a name

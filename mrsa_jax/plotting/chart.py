@@ -241,7 +241,7 @@ def _path(x: np.ndarray, y: np.ndarray, spans: Sequence[tuple[int, int]], step: 
     return np.concatenate(parts)
 
 
-# ---- A chart on Matplotlib axes: the data, names and levels of a report's, and a key beside them.
+# ---- A chart on Matplotlib axes: the data, names and levels of a report's, and a key next to them.
 
 _WIDTHS = {"main": 1.5, "thin": 0.8, "thick": 3.2, "broad": 6.0}
 _STYLES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2))}

@@ -27,7 +27,7 @@ from mrsa_watch._base.html import shown, telling, told
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog
 
-# ---- What an audit says of who exposes whom by joining the server.
+# ---- Sentences of an audit on the clients that coalitions expose.
 
 _MOST_TOLD = 2
 
@@ -71,7 +71,7 @@ class Joining(NamedTuple):
 
 Definition = Literal["weak", "strong", "hidden"]
 
-_MOST_PARTS = 5  # that are told of in words
+_MOST_PARTS = 5  # that sentences name
 HIDDEN = "hidden among"  # a part of the work, as `Audit.pending` names it
 
 

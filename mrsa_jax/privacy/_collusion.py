@@ -34,7 +34,7 @@ _AT_ONCE = 256  # coalitions of a part, of which each core has one
 _MOST_BYTES = 1 << 28  # of histories that go to a program at once
 _LEAST_PRIME = 2**30  # of those that are drawn
 
-# of bool [coalitions, clients], the members, and a seed for each: whom they expose
+# of bool [coalitions, clients], the members, and a seed for each: the clients that they expose
 _Judge = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 

@@ -264,5 +264,5 @@ def _length(columns: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.norm(ratios, axis=-2))
 
 
-_EXPOSED = 1e-11  # beside a hidden_among of 1, where noise has a covariance
+_EXPOSED = 1e-11  # near a hidden_among of 1, where noise has a covariance
 _ROUNDING = 1e-8  # below the least singular value that `check_noise` does not set to 0

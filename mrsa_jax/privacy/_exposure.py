@@ -152,7 +152,7 @@ def _times(rows: np.ndarray, factors: np.ndarray, prime: np.ndarray) -> np.ndarr
 _BYTES_AN_ENTRY = 8
 # From so many entries on, a history of many more clients than rounds goes by its Gram matrix.
 _WIDE = 2**22
-# of a kernel: a form of so many rows of words is a quarter of a processor's registers
+# of a kernel: a form of this many rows of words is a quarter of a processor's registers
 MOST_CLIENTS = 128
 
 

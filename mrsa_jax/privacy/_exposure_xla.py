@@ -92,7 +92,7 @@ def _next_round(index: Array, form: _Form, *, of: Field) -> _Form:
 
     def taken() -> _Form:
         steps = jax.vmap(_step)(form[0], places, is_due, of)
-        # a branch of its own, so that its factors are not computed again for each entry
+        # a separate branch, so that its factors are not computed again for each entry
         return lax.cond(jnp.any(steps.is_touched), lambda: _taken(form, steps, of), lambda: form)
 
     return lax.cond(jnp.any(form[0][:, index] != jnp.uint32(0)), taken, lambda: form)

@@ -1,6 +1,6 @@
 """Compiled passes over the Gram matrices of histories' rows: whether regular, and leverages.
 
-Compiling takes longer than most of what is computed: what few histories need is a loop of its own.
+Compiling takes longer than most of what is computed: what few histories need is a separate loop.
 Import inside functions only (see `_core.compiled`).
 """
 
@@ -184,7 +184,7 @@ def _second_factor(units, gram):
 
 @compiled
 def _first_factor(gram, scale, lengths):
-    """Replace a Gram matrix by the factor that makes its rows orthonormal, but for rounding.
+    """Replace a Gram matrix by the factor that makes its rows orthonormal, up to rounding.
 
     Args:
         gram: As `gram_of` has filled it.

@@ -133,7 +133,7 @@ def _inverse_of_factor(gram: list[list[Any]]) -> list[list[Any]] | None:
 
 # ---- Among how many clients each one is hidden: what T, a count of clients, does not tell.
 
-# floats see no smaller noise beside the sums
+# floats see no smaller noise next to the sums
 _LEAST_NOISE = 1e-9
 _ABOVE = np.nextafter(1.0, 2.0)
 

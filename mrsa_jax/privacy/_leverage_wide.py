@@ -47,13 +47,13 @@ from mrsa_watch._base.errors import require
 #
 #     |E| <= (3 g + 3 u) M |R|,        |E_ki| <= (3 g + 3 u) |M_k| |R_:k,i|   (Cauchy),
 #
-# 3 u for what R itself was rounded by. The last pass starts from rows that are orthonormal but
-# for less than a tenth (checked), and leaves Q + E orthonormal up to what its Gram matrix and its
+# 3 u for what R itself was rounded by. The last pass starts from rows that are orthonormal up to
+# less than a tenth (checked), and leaves Q + E orthonormal up to what its Gram matrix and its
 # factor were rounded by, d. So relative to h_i the figure errs by at most 2 e + e^2 + d', e =
 # |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the rows of M tell, that is how much a combination of the
-# rows grows when it is made one long. The shortest rest of a row beside those before (a pivot)
+# rows grows when it is made one long. The shortest rest of a row after those before it (a pivot)
 # does not: rests of 1/2 can leave rows of M as long as 2^n (Kahan). For more than 64 terms 8
-# sqrt(n) u stands for n u: with rounding errors of mean zero it holds but for a chance of 2 e^-32
+# sqrt(n) u stands for n u: with rounding errors of mean zero it holds except with chance 2 e^-32
 # (Higham, Mary 2019, theorem 2.4).
 
 PASSES = 3

@@ -28,7 +28,7 @@ _MOST_ENTRIES = 2**22
 # What floats see as far from exposure: their bound of what they err by is a thousandth of it.
 _FAR = 1e-6
 _SIX_DIGITS = 1e-6
-_ONCE = 0.9 * KNOWN  # what one pass may err by, beside what the rows that it makes do
+_ONCE = 0.9 * KNOWN  # largest error of one pass, without that of the rows that it makes
 _WIDE = 1.1  # so many times as many columns as rows: first looked at by their Gram matrix,
 _MOST_FOLLOWED = 2**16  # from so many entries on; elimination takes as long where there are fewer
 

@@ -29,8 +29,8 @@ from mrsa_watch._base.primes import draw_wide_primes
 _SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}
 
 _SECONDS = 60.0  # of one core for an effort of 1, by the model below
-_PREFIX_SECONDS = 2.5e-8  # to form a sum but for its last number
-# To put a sum into a table of so many bytes, or to look it up.
+_PREFIX_SECONDS = 2.5e-8  # to form a sum without its last number
+# To put a sum into a table of this many bytes, or to look it up.
 _TABLE_COSTS = ((2**20, 1.5e-8), (2**22, 2.5e-8), (2**24, 5.0e-8))
 _MEMORY_SECONDS = 1.0e-7
 _MOST_ENTRIES, _MOST_BITS = 2**22, 12  # 64 MiB for each core

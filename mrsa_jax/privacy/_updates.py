@@ -42,7 +42,7 @@ class _Clients(NamedTuple):
     """Some clients of one history: what the update of each of their rounds reveals."""
 
     clients: np.ndarray
-    places: np.ndarray  # rows `[clients, own rounds]`; what stands beside a weight of 0 is none
+    places: np.ndarray  # rows `[clients, own rounds]`; an entry with a weight of 0 is none
     is_own: np.ndarray
     shares: np.ndarray  # `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`
 

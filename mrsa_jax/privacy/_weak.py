@@ -39,7 +39,7 @@ from mrsa_watch._base.html import brief, card, shown
 
 # All searches of a history together may take this long on one core for each unit of effort.
 SECONDS_PER_EFFORT = 90.0
-# What proofs of who is exposed may take before it is told, sure but for a chance, what is known.
+# Time that proofs of exposure may take before the result is reported with a chance of error.
 _SOON_SECONDS = 4.0
 _INFORMATION_SETS = 120
 _MOST_PROGRAMS = 60

@@ -142,7 +142,7 @@ def _add_shifted(limbs: Array, word: Array, shift: int) -> Array:
 
 # ---- Stochastic rounding to K levels, the quantizer of HeteroSAg (there Q_K on [r1, r2]).
 
-# Levels beyond the 24 bits of a float32 could not be told apart.
+# Levels beyond the 24 bits of a float32 could not be distinguished.
 _MAX_LEVELS = 2**23
 
 

@@ -22,11 +22,11 @@ from mrsa_jax.quantize.wrapping import has_left, lifted
 from mrsa_jax.secagg._types import SegmentPlan, key_material as material_of
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
-# ---- Who may be in the sums of a plan of many blocks, and whom clients refuse to follow there.
+# ---- Which clients may be in the sums of a plan of many blocks, and which lists clients refuse.
 #
 # A client's input of all its blocks arrives or is lost together, and its self seed b_i, once
 # revealed, opens all of them. HeteroSAg (Section VI-B) leaves open what to do where one client of a
-# block is left: here it counts as lost, and its self pads go on hiding what it sent. Bonawitz et
+# block is left: here it counts as lost, and its self pads still hide what it sent. Bonawitz et
 # al. (CCS 2017), Figure 4: clients refuse lists of fewer than the threshold.
 
 
@@ -302,7 +302,7 @@ def _advance(clip_rule: ClipRule, width: Array, update: Array, is_learnt: Array)
     return clip_rule.advance(width, update, is_learnt)
 
 
-# ---- What clients put under their pads: codes of their updates, and noise of their own on top.
+# ---- What clients put under their pads: codes of their updates, and their noise on top.
 #
 # Integers decide all of it, so that the array simulation and the real protocol sum the same inputs.
 

@@ -83,7 +83,7 @@ class GraphRule:
         if self.threshold is not None:
             return jnp.broadcast_to(self.threshold, (count,))
         degree = jnp.sum(adjacency, axis=1, dtype=jnp.int32)
-        # with t = 1 a client without neighbours would give its own input away
+        # with t = 1, a client without neighbours would reveal its input
         return jnp.maximum((degree + 1) // 2 + 1, jnp.int32(2))
 
     def decide(

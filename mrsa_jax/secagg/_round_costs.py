@@ -350,7 +350,7 @@ class _Counts(NamedTuple):
 
     near1: np.ndarray  # neighbours in V1
     near2: np.ndarray  # in V2
-    near3: np.ndarray  # in the sum, of a client who is in it
+    near3: np.ndarray  # in the sum, of a client in the sum
     near_in_block: np.ndarray  # in V2, and in a block with the client
     shares_sent: np.ndarray
     pad_words: np.ndarray  # keystream that the client expands

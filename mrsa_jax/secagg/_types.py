@@ -311,7 +311,7 @@ def _check_range(values: np.ndarray, modulus: int, where: str) -> None:
 #
 # Stands in for the papers' key agreement and secret self seeds (s_ij, b_i): a pair's seed depends
 # on the two global clients alone and lasts, a self seed is fresh in every round because the
-# server learns it. Each is one ChaCha20 block under a nonce of its own.
+# server learns it. Each is one ChaCha20 block under a separate nonce.
 
 _TAG = b"mrsa_jax secagg key material v1\x00"
 # First nonce word of a derivation: what the output is for.

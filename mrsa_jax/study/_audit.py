@@ -197,7 +197,7 @@ def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progres
     """Return what was found; an interrupt ends the searches with the results so far."""
     found: privacy.Audit | None = None
     names = [name.strip() for name in config.coalition.split(",")] if config.coalition else []
-    # with shares of clients a sum's noise is what its survivors added
+    # if clients share the noise, a sum has that of its survivors
     noise, clip = config.noise_multiplier, config.clip
     if config.counts_shares:
         noise = clip = None

@@ -320,7 +320,7 @@ def _check_log(config: AuditConfig | AdviseConfig, log: pathlib.Path | None) -> 
     alone = config.out is None and config.overwrite
     require(not alone, "overwrite", "must be used together with --out", config.overwrite)
     if log is not None:
-        start_of(log, 0)  # its absence is told before anything heavy is imported
+        start_of(log, 0)  # a missing log is an error before anything heavy is imported
 
 
 def check_cohort(num_clients: int, cohort_size: int | None) -> None:

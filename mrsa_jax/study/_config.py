@@ -365,7 +365,7 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
         require(population.assignment != "by_label", "assignment", rule, population.assignment)
     _validate_segments(config, any_number)
     if not config.hetero.is_plain or aggregation.clip_norm is not None:
-        return  # each block has a ring of its own, and a lattice's step follows from its ring
+        return  # each block has a separate ring, and a lattice's step follows from its ring
     most = population.num_clients if any_number else population.cohort_size
     require(
         most * (aggregation.num_levels - 1) < 2**bits,

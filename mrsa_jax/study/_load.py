@@ -96,7 +96,7 @@ def to_toml(config: Any) -> str:
 
 
 def _line(name: str, value: Any) -> str:
-    # strings, numbers, booleans and lists of them are written alike in JSON and in TOML, but for
+    # strings, numbers, booleans and lists of them are written alike in JSON and in TOML, except
     # a character that JSON leaves as it is
     text = json.dumps(value).replace("\x7f", "\\u007f")
     return f"{name} = {text}"

@@ -164,7 +164,7 @@ _SETTINGS = "run.toml"
 _LOCK = "run.lock"
 _PART = "run.json.part"
 _CHECKPOINTS = "checkpoints"
-_TRACKING = "run.tracking"  # not `tracking`, which an older study beside the run may have
+_TRACKING = "run.tracking"  # not `tracking`, which an older study next to the run may have
 
 
 class DivergedError(ConfigurationError):

@@ -198,7 +198,7 @@ def simulate_bytes(config: Config, together: int = 1) -> int:
         return rolled + _trial.analysed_bytes(trials, *shape)
     pairs = trials * min(population.cohort_size, population.num_clients) ** 2
     played = trials * shape[0] * shape[1] * _PER_CLIENT + pairs * _PER_PAIR
-    # trials are analysed one by one, with a row for each round beside those of its sums
+    # trials are analysed one by one, with a row for each round next to those of its sums
     return played + 2 * _trial.analysed_bytes(1, *shape)
 
 

@@ -213,7 +213,7 @@ class CanariesConfig(SumsOfRounds):
 
 
 def _check_canaries(config: CanariesConfig) -> None:
-    for text in config.schemes:  # the ledger's epsilon stands beside what is found
+    for text in config.schemes:  # the result is shown next to the ledger's epsilon
         own = parse_scheme(text).depends_on_data(config.num_clients, config.cohort_size)
         check_blind(own, "schemes", text)
 

@@ -41,7 +41,7 @@ def test_bars_that_are_none(settings: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("clients", "weights", "message"),
     [
-        (["a", "b", "a"], None, "`clients` must be named once each; got 'a'"),
+        (["a", "b", "a"], None, "`clients` must not contain duplicates; got 'a'"),
         (["a", "b"], [1], "`weights` must be 2, one for each client; got .1.$"),
         (["a"], [0], "`weights` must be positive integers, fractions, or text .*; got 0"),
         (["a"], ["-1/2"], "`weights` must be positive .*; got '-1/2'"),

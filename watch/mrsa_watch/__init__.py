@@ -1,7 +1,7 @@
-"""Records who is in each learnt sum of a running federation, and watches and gates what leaks.
+"""Record the members of each learnt sum of a running federation, watch and gate what they reveal.
 
-It needs NumPy alone; numba, where it is installed, makes the gate fast, and mrsa_jax proves more
-of it. Adapters of other systems are modules of their own, imported by who has the system:
+It needs only NumPy. If numba is installed, the gate is fast, and if mrsa_jax is, it proves more.
+Adapters of other systems are separate modules, to be imported where the system is installed:
 `mrsa_watch.flower` and `mrsa_watch.nvflare`.
 """
 

@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return MISUSE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # nobody reads on; Python would flush once more, and say so
+    except BrokenPipeError:  # no reader is left; Python would flush once more, and report it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

@@ -27,8 +27,8 @@ def follow(
 ) -> Iterator[bytes]:
     r"""Yield the complete lines of a file that grows, with their ends.
 
-    A line without its end is not there yet. The offset of the next line is `start` and the
-    lengths of all that were yielded, so that a reader who kept it can go on from there.
+    A line without its end does not count yet. The offset of the next line is `start` and the
+    lengths of all that were yielded, so a reader who kept it can continue from there.
 
     Args:
         path: The file; waited for if it is not there yet.

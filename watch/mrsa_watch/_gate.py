@@ -1,7 +1,7 @@
 """A gate before each round: does privacy hold if a cohort's sum is learnt, and who must stay out?
 
 Multi-RoundSecAgg, Remark 1 (weak T) and equation (5) (strong T), after every sum at the cost of the
-sum alone; among how many each client is hidden beside them.
+sum alone; and how many clients each client is hidden among.
 """
 
 from __future__ import annotations
@@ -37,23 +37,22 @@ class GateState:
 
     Attributes:
         sums: Learnt sums that were added.
-        clients: Clients who are in one of them.
+        clients: Clients in at least one of them.
         rank: Sums that are no combinations of earlier ones.
-        exposed: Clients whose own update is a combination of the sums, in the order in which they
-            came to be.
-        strong: Strong T; None while no client took part, as the figures below.
-        lower: No combination of the sums involves fewer clients (weak T).
-        upper: Some combination involves so many.
-        hidden: As in one sum of how many the worst hidden client is; None also where it is not
-            known to nine digits.
-        hidden_client: Who that is.
-        error_bits: k: something that was said of weak T or exposure is wrong with a chance below
-            2**-k, whatever the history was made for.
-        is_searched: Whether bounds that cost little left open after this sum whether weak T is at
-            least `fail_below`, so that `effort` was spent on it.
-        breaches: Each bar that does not hold, and why.
-        parts: Parts of the vector, each judged by itself: all figures above are then the worst of
-            them, and `rank` is of all together. 0 where all sums are of whole updates.
+        exposed: Clients whose update is a combination of the sums, in the order of their exposure.
+        strong: Strong T; None while no client took part, as for the values below.
+        lower: Weak T is at least this: no combination of the sums involves fewer clients.
+        upper: Weak T is at most this: some combination involves this many.
+        hidden: Size of a single sum that would hide the worst hidden client equally well; None also
+            if it is not known to nine digits.
+        hidden_client: The worst hidden client.
+        error_bits: k such that a result on weak T or exposure is wrong with a chance below 2**-k,
+            for any history.
+        is_searched: Whether cheap bounds did not decide after this sum whether weak T is at least
+            `fail_below`, so that `effort` allowed a search.
+        breaches: Each requirement that does not hold, and why.
+        parts: Parts of the vector, each evaluated by itself: all values above are then the worst of
+            them, and `rank` is of all together. 0 if all sums are of whole updates.
         weak_part: The part with the smallest weak T.
         hidden_part: The part in which the worst hidden client is.
     """
@@ -80,9 +79,9 @@ class GateAnswer:
     """Whether a cohort's sum may be learnt.
 
     Attributes:
-        allowed: Whether all bars are known to hold with that sum.
-        leave_out: Clients without whom they hold; nobody where it is allowed.
-        reason: Why, in a sentence.
+        allowed: Whether all requirements are known to hold with this sum.
+        leave_out: Clients to exclude so that they hold; empty if the sum is allowed.
+        reason: The reason, in a sentence.
     """
 
     allowed: bool
@@ -91,27 +90,27 @@ class GateAnswer:
 
 
 class Gate:
-    """The privacy of a history that grows, and whether it bears one more sum.
+    """Track the privacy of a growing history and check whether the next sum is acceptable.
 
     Choose it over `privacy.audit` while a system runs: each sum costs O(t N) for t independent sums
-    of N clients and never the whole history again, and `check` asks about sums that have not been.
-    It sees who takes part and never an update, and says the same whatever the updates are, so that
-    a refusal tells nothing about them.
+    of N clients, and never the whole history again. `check` asks about sums that were not learnt.
+    It sees which clients take part and never an update, and its answers do not depend on updates,
+    so a refusal reveals nothing about them.
 
     Args:
-        fail_below: Weak T that must be known of the history, an integer of at least 1; 2 means that
-            no client is exposed. None asks nothing.
-        fail_below_hidden: As in one sum of how many each client must be hidden, noise not counted;
-            to nine digits. None asks nothing.
-        effort: What may be spent on weak T each time that cheap bounds leave `fail_below` open
-            (`mrsa_jax.privacy.weak_privacy`, where it is installed); they never do for one of at
-            most 3. What is not known fails.
+        fail_below: Least weak T that must be known of the history, an integer of at least 1; 2
+            means that no client is exposed. None requires nothing.
+        fail_below_hidden: Least size of a single sum that would hide each client equally well, to
+            nine digits, noise not counted. None requires nothing.
+        effort: Computing allowance for weak T each time that cheap bounds do not decide
+            `fail_below` (`mrsa_jax.privacy.weak_privacy`, if it is installed); they always decide
+            values of at most 3. What is not known fails.
 
     Raises:
-        ConfigurationError: If a bar or the effort is no such number.
+        ConfigurationError: If a requirement or the effort is no such number.
 
-    Edge cases: while no client took part nothing fails. A sum that is a combination of earlier ones
-    changes nothing. Clients may be new at any time.
+    Edge cases: while no client took part, nothing fails. A sum that is a combination of earlier
+    ones changes nothing. Clients may be new at any time.
 
     Examples:
         >>> from mrsa_watch import Gate
@@ -160,19 +159,20 @@ class Gate:
         """Take a sum that was learnt.
 
         Args:
-            clients: Who is in it; a sum of nobody only counts. A mapping gives weights too.
+            clients: Members of the sum; a sum without clients only counts. A mapping gives weights
+                too.
             weights: Their known factors: positive integers, fractions, or text such as "3/7"; all 1
                 if None. Only their proportions matter.
-            part: The part of the vector that the sum is of, by a name. None: of whole updates, so
-                that it is learnt in every part, of whatever name.
+            part: Name of the part of the vector that the sum is over. None: of whole updates, so
+                that it is learnt in every part.
 
         Returns:
             What the sums leak now.
 
         Raises:
             ConfigurationError: If a client is named twice or a weight is none of these.
-            MrsaError: If figures contradict each other (more independent sums than clients, or a
-                lower bound above the upper one); from then on, no sum is taken or judged.
+            MrsaError: If results contradict each other (more independent sums than clients, or a
+                lower bound above the upper one). From then on, no sum is taken or checked.
         """
         names, checked = _named(clients, weights)
         (own,) = self._asked_of(part) if part is not None else [self._whole]
@@ -191,29 +191,29 @@ class Gate:
         candidates: Sequence[Collection[Hashable] | Mapping[Hashable, Any]],
         part: str | None = None,
     ) -> tuple[GateAnswer, ...]:
-        """Return of each cohort whether its sum may be learnt next, and who must not be set.
+        """Return for each cohort whether its sum may be learnt next, and which clients to exclude.
 
-        Nothing is remembered: a round that is refused or aborted changes nothing. Cohorts are
-        judged each by itself; many at once share the passes over the history.
+        Nothing is remembered: a round that is refused or aborted changes nothing. Each cohort is
+        checked by itself; many at once share the passes over the history.
 
-        The clients to leave out are the fewest wherever trying all ways to leave out so few takes
-        at most 256 verdicts (down to 16 for very many clients): clients with the same history are
-        alike, so only how many of each kind stay matters. Beyond that, kinds (whole classes of
-        clients who only ever moved together first, then new clients) are kept as long as all bars
-        hold, halving what is tried together, for up to four times as many verdicts. Everybody is
-        left out where nothing less was found.
+        The excluded clients are the fewest if trying all ways to exclude this many takes at most
+        256 verdicts (down to 16 for very many clients): clients with the same history are alike, so
+        only the number of each kind matters. Beyond that, kinds (whole classes of clients that
+        always moved together first, then new clients) are kept as long as all requirements hold,
+        halving what is tried together, for up to four times as many verdicts. If nothing less is
+        found, all clients are excluded.
 
         Args:
             candidates: Cohorts; a mapping gives each client's weight.
-            part: The part of the vector that their sums would be of; None: of whole updates, which
-                all parts must bear.
+            part: Name of the part of the vector that their sums would be over; None: of whole
+                updates, which must be acceptable in all parts.
 
         Raises:
             ConfigurationError: If `candidates` is one cohort and not several, or a cohort names a
                 client twice.
 
-        Cost: O(N + K) for each cohort where only weak T is asked for, and O(t K) with how well
-        clients are hidden (K clients a sum).
+        Cost: O(N + K) for each cohort if only weak T is required, and O(t K) with hidden among (K
+        clients per sum).
         """
         is_several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
         require(is_several, "candidates", "must be a sequence of cohorts", candidates)
@@ -383,7 +383,7 @@ def _named(clients: Any, weights: Any) -> tuple[list[Hashable], list[Fraction] |
     require(count >= 0, "clients", rule, clients)
     if count < len(names):
         twice = next(name for name, often in Counter(names).items() if often > 1)
-        require(False, "clients", "must be named once each", twice)
+        require(False, "clients", "must not contain duplicates", twice)
     if isinstance(clients, Mapping):
         require(weights is None, "weights", "must not be set if clients are a mapping")
         weights = clients.values()

@@ -29,12 +29,12 @@ class Figures:
 
     Attributes:
         lower: No combination of the sums involves fewer clients.
-        upper: Some combination involves so many.
-        strong: The fewest clients who only ever move together.
+        upper: Some combination involves this many.
+        strong: The fewest clients that always move together.
         exposed: bool `[clients]`.
-        hidden: As in one sum of how many each is hidden, float64 `[clients]`; None where it was
-            not asked for, or where floats do not know it to nine digits.
-        is_searched: Whether bounds that cost little left weak T open, so that it was searched.
+        hidden: Size of a single sum that would hide each equally well, float64 `[clients]`; None
+            if it was not requested, or if floats do not know it to nine digits.
+        is_searched: Whether cheap bounds did not decide weak T, so that it was searched.
     """
 
     lower: int
@@ -84,17 +84,17 @@ class History:
 
     @property
     def error_bits(self) -> int:
-        """K such that something that was ever said of weak T or exposure is wrong below 2**-K.
+        """K such that any result so far on weak T or exposure is wrong with a chance below 2**-K.
 
-        A rank that is too small, a client wrongly alone, two classes of all that there ever were
-        wrongly parallel: the primes err in one, or random vectors agree by chance.
+        A rank that is too small, a client wrongly alone, two of all classes so far wrongly
+        parallel: the primes err in one, or random vectors agree by chance.
         """
         cases = 1 + len(self.names) + len(self.classes.sizes) ** 2
         by_chance = int(2 * 59 - np.log2(cases)) - 1
         return min(wide_error_bits(self._minor_bits, _NUM_PRIMES, cases), by_chance)
 
     def fresh(self, names: list[Hashable]) -> list[Hashable]:
-        """Return who has no number, in order: floats' last digits hang on how clients are told."""
+        """Return clients without a number, in order: last digits of floats depend on the order."""
         return sorted((name for name in names if name not in self.numbers), key=str)
 
     def join(self, names: list[Hashable]) -> None:

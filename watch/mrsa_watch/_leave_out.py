@@ -22,11 +22,11 @@ def fewest_left_out(
     it is allowed depends on how many of each stay.
 
     Args:
-        kinds: Class of each client; 0 of those whom no sum has seen.
+        kinds: Class of each client; 0 for clients in no sum.
         codes: A number for each client's weight.
         sizes: Clients in each class.
-        allowed: Says of lists of places whether their sum may be learnt; of nobody it may.
-        most: Ways to leave out one number of clients that may be tried.
+        allowed: Returns for lists of places whether their sum may be learnt; an empty one may.
+        most: Ways to exclude one number of clients that may be tried.
     """
     by_kind: dict[tuple[int, int], list[int]] = {}
     for place, key in enumerate(zip(kinds, codes, strict=True)):

@@ -1,7 +1,7 @@
-"""Leverages of a growing history: among how many clients each is hidden after every sum.
+"""Leverages of a growing history: how many clients each is hidden among after every sum.
 
 With L the Cholesky factor of the rows' Gram matrix (rows of length 1), L^-1 P is orthonormal; the
-rest q of a new row beside P is r - P^T L^-T L^-1 P r, and adds q_i^2 / |q|^2 to client i's
+rest q of a new row after P is r - P^T L^-T L^-1 P r, and adds q_i^2 / |q|^2 to client i's
 leverage. Floats err in q by the condition of L, so the rest is projected again until nothing comes
 of it (Gram and Schmidt, repeated); L's new row has the length of q itself for its corner and never
 a difference.
@@ -18,15 +18,15 @@ import numpy as np
 from mrsa_watch._rows import Row, Rows, grown
 from mrsa_watch._vectors import loops, negative, plus, reciprocal, times, total
 
-# ---- What a growing history cannot tell apart: random vectors of its kernel modulo a large prime.
+# ---- What a growing history cannot distinguish: random vectors of its kernel modulo a large prime.
 #
 # With S as many clients (pivots) as there are independent rows P, B = P[:, S] invertible and A its
-# inverse, a further row r is c P on S for c = r_S A; it is independent where some client s has
+# inverse, a further row r is c P on S for c = r_S A; it is independent if some client s has
 # sigma = r_s - c P_s not 0, and s is the next pivot. The vector n with n_s = 1, n_S = -A P_s is in
 # the kernel of P, and r n = sigma; so w - (r w / sigma) n is in that of both for every w in the
 # kernel of P. It changes w at the pivots alone: where a kernel vector was drawn at random, a client
 # who is no pivot keeps its first number, and w stays a random vector of the kernel. A takes O(t^2)
-# products a row. Client i is exposed exactly where all kernel vectors are 0 at i, but for chance.
+# products a row. Client i is exposed exactly if all kernel vectors are 0 at i, except by chance.
 
 VECTORS = 3  # two to compare, and one that a row asked about may use up
 _WORD = 1 << 64
@@ -64,11 +64,11 @@ class Kernel:
         self._num_held = 0
 
     def drawn(self, count: int) -> np.ndarray:
-        """Return columns of so many clients whom no row has seen."""
+        """Return columns of this many clients that no row contains."""
         return self._rng.integers(0, self.value, (VECTORS, count), np.uint64)
 
     def join(self, count: int) -> None:
-        """Take in clients up to so many."""
+        """Take in clients up to this number."""
         more = count - self.vectors.shape[1]
         if more > 0:
             self.vectors = np.concatenate([self.vectors, self.drawn(more)], axis=1)
@@ -159,9 +159,9 @@ class Kernel:
 
         Args:
             classes: Class of each client, `[clients]`.
-            count: How many numbers of classes there are.
+            count: Number of classes.
             row: A row to be taken first, which no state of this kernel sees.
-            vectors: Kernel vectors to be used instead of its own.
+            vectors: Kernel vectors to use instead.
 
         Returns:
             The keys, and which classes stand alone.
@@ -192,7 +192,7 @@ _AT_ONCE = 16  # rows that are asked about
 
 
 class Rest(NamedTuple):
-    """What a row has beside those before it.
+    """What a row adds to those before it.
 
     Attributes:
         values: float64 `[clients]`.
@@ -231,15 +231,15 @@ class Leverages:
         """Return whether floats know the leverages, with those of a rest, to nine digits."""
         last = 0.0 if rest is None else rest.growth**2
         rank = self._rank + (rest is not None)
-        # sums of so many products, in rows of which so many are of length 1; not where not a number
+        # sums of `rank` products, in rows of which `rank` are of length 1; not where not a number
         return bool(np.sqrt(self._growth + last) * (2 * _ROUNDINGS * max(1, rank)) <= _LONGEST)
 
     def join(self, count: int) -> None:
-        """Take in clients up to so many."""
+        """Take in clients up to this number."""
         self.values = np.concatenate([self.values, np.zeros(max(0, count - len(self.values)))])
 
     def rest(self, rows: Rows, row: Row) -> Rest:
-        """Return what a row has beside those before it."""
+        """Return what a row adds to those before it."""
         rank, scales = self._rank, rows.scales[: self._rank]
         lower = self._lower[:rank, :rank]
         kept = rows.starts, rows.held, rows.clients, rows.values
@@ -307,7 +307,7 @@ class Leverages:
         ]  # fmt: skip
 
     def take(self, rest: Rest) -> None:
-        """Make a row the next one, given what it has beside the others."""
+        """Make a row the next one, given what it adds to the others."""
         rank = self._rank
         self._lower = grown(self._lower, rank + 1, rank + 1)
         self._lower[rank, :rank] = rest.along

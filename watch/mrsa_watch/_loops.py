@@ -111,7 +111,7 @@ def ratios(top, bottom, one, prime, inverse):
 
 @compiled
 def lightest(first, second, is_alone, sizes):
-    """Return what classes say of the lightest vectors, by their keys modulo two primes.
+    """Return what classes show about the lightest vectors, by their keys modulo two primes.
 
     Classes with the same keys in both are parallel. Classes of size 0 are none.
 

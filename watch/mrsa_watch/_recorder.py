@@ -120,7 +120,7 @@ class HeldFile:
 
         Raises:
             StoreError: As `check`, or if it cannot be written. If what was written of it cannot be
-                cut off either, the error says so, and nothing more is written.
+                cut off either, the error states this, and nothing more is written.
         """
         self.check()
         before = self._size
@@ -167,27 +167,27 @@ _START = json.dumps({"format": FORMAT}).encode()[:-1]  # of every header
 
 
 class Recorder:
-    """Write who is in each sum that a server learns, one line a sum.
+    """Write the members of each sum that a server learns, one line per sum.
 
-    A log says who took part when, which is sensitive itself: names are pseudonyms by a salted
-    hash, in sorted order, and log and salt are readable by their owner alone. A line is written
-    at once and flushed to the disk before `record` returns, so what was confirmed outlives a
-    crash; where `record` fails, the log ends as it did before. One recorder holds the log at a
-    time. If anything else renames, deletes, shortens or extends it, `record` raises an error and
-    writes nothing: close the recorder before its log is rotated.
+    A log records which clients took part when, which is sensitive itself: names are pseudonyms by a
+    salted hash, in sorted order, and only their owner can read log and salt. A line is written at
+    once and flushed to the disk before `record` returns, so a confirmed line outlives a crash. If
+    `record` fails, the log ends as it did before. One recorder holds the log at a time. If anything
+    else renames, deletes, shortens or extends it, `record` raises an error and writes nothing:
+    close the recorder before you rotate its log.
 
-    A log that is there is read and continued: a header with the next number of the run marks the
-    restart, and a last line that a crash cut short is ended by `#torn`, which every reader tells
-    of and leaves out (what it held was never confirmed).
+    An existing log is read and continued: a header with the next number of the run marks the
+    restart. A last line that a crash cut short is ended by `#torn`; every reader reports it and
+    ignores it, because its content was never confirmed.
 
     Args:
-        path: The log; made if it is not there. A relative path is of the process's own folder.
-        system: What is recorded, with its version.
-        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server sees every update by itself)
-            or other text.
-        salt: Of the pseudonyms. None keeps 32 random bytes in the file `<path>.salt`, made at
-            first use and used again after a restart: who holds it can recompute the names. `b""`
-            keeps names as they are.
+        path: The log; made if it does not exist. A relative path is in the folder of the process.
+        system: The recorded system, with its version.
+        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server sees every update by itself) or
+            other text.
+        salt: Salt of the pseudonyms. None keeps 32 random bytes in the file `<path>.salt`, made at
+            first use and used again after a restart: anyone who has it can recompute the names.
+            `b""` keeps names as they are.
 
     Attributes:
         path: The log, absolute.
@@ -302,32 +302,32 @@ class Recorder:
     ) -> None:
         """Write the line of a sum; when this returns, it is on the disk.
 
-        The same sum again with the same content is written once.
+        The same sum with the same content is written once.
 
         Args:
-            round: The round, as the system counts it.
-            clients: Who is in the learnt sum, names or numbers; nobody where `status` says that
-                nothing was learnt.
-            sum: Which of the round's sums, from 0 on.
+            round: The number of the round, as the system counts it.
+            clients: Members of the learnt sum, names or numbers; empty if `status` is another than
+                learnt.
+            sum: Which of the round's sums, counted from 0.
             weights: Their factors in the sum, in the order of `clients`: positive integers,
                 fractions, floats or `Decimal`s, each kept exactly. None: all are 1.
-            status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (a gate forbade
-                the round before it began).
-            asked: Whom the server asked.
-            lost: Clients that were lost, by stage: `setup`, `share_keys`, `upload`, `unmask`
-                (of SecAgg+), `train`. Those lost at `unmask` are in the sum, all others are not.
+            status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (a gate forbade the
+                round before it began).
+            asked: The clients that the server asked.
+            lost: Clients that were lost, by stage: `setup`, `share_keys`, `upload`, `unmask` (of
+                SecAgg+), `train`. Those lost at `unmask` are in the sum, all others are not.
             noise: Standard deviation of the noise in the learnt sum.
             clip: Largest norm of an update.
-            part: A name for the coordinates that the sum is of, where not all clients train them
-                (LoRA ranks, submodels), and `clients` are those who do; None for a sum of whole
-                updates, which every client in it trains. Each part is audited by itself.
+            part: Name of the coordinates that the sum is over, if not all clients train them (LoRA
+                ranks, submodels), and `clients` are those who do. None for a sum of whole updates,
+                which every client in it trains. Each part is audited by itself.
 
         Raises:
             ConfigurationError: If the line would break a rule of the format, or contradict an
                 earlier one; nothing is written.
             StoreError: If it cannot be written, or something else moved or changed the log. The
-                line is not in the log then, and may be recorded again. Where what was written of
-                it could not be cut off either, the error says so: go on in a new recorder.
+                line is not in the log then, and may be recorded again. If a partly written line
+                could not be cut off either, the error states this: continue in a new recorder.
         """
         check_known(status, "status", STATUSES, "a known status")
         inside = self._names(clients, "clients")
@@ -407,7 +407,7 @@ def _factor(weight: Any) -> int | str:
 
 
 def _kept_salt(log: pathlib.Path) -> bytes:
-    """Return the salt beside a log, made if there is none; the log is held meanwhile."""
+    """Return the salt next to a log, made if it is missing; the log is held meanwhile."""
     path = log.with_name(log.name + ".salt")
     if not path.exists():
         write_private(path, secrets.token_bytes(_SALT_BYTES))

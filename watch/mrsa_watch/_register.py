@@ -1,4 +1,4 @@
-"""Which client has which index, for good: names in the order in which they joined, in a file."""
+"""Permanent indices of clients: names in the order in which they joined, in a file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def flush_folder(path: pathlib.Path) -> None:
             os.close(folder)
 
 
-# ---- Which client has which index, for good: names in the order in which they joined, in a file.
+# ---- Permanent indices of clients: names in the order in which they joined, in a file.
 
 FORMAT, VERSION = "mrsa-jax client register", 1
 

@@ -26,8 +26,8 @@ class WorstUpdate(NamedTuple):
     """The worst hidden update of any one round.
 
     Attributes:
-        hidden: As in one sum of how many it is hidden; None where that is not known.
-        client: Whose it is.
+        hidden: Size of a single sum that would hide it equally well; None if it is not known.
+        client: The client that sent it.
     """
 
     hidden: float | None

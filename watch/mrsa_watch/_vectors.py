@@ -1,8 +1,8 @@
-"""Residues modulo a 61-bit prime as NumPy arrays, and what stands in for compiled loops.
+"""Residues modulo a 61-bit prime as NumPy arrays, and replacements of compiled loops.
 
 Residues are kept times 2**64 (Montgomery), so that a product takes no division; words wrap on
-purpose. The second half does what `_loops` does where numba is not installed: the same residues
-to the bit, the same floats but for their last digits.
+purpose. The second half does what `_loops` does if numba is not installed: the same residues
+to the bit, the same floats except for their last digits.
 """
 
 from __future__ import annotations

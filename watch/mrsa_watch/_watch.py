@@ -1,7 +1,7 @@
 """Watches a participation log: what it leaks after each sum, as lines that are kept once each.
 
-The log is all the state there is: whoever starts again reads it from its first line, by the same
-steps, and comes to the same figures to the last digit.
+The log is the only state: a restart reads it from its first line, by the same steps, and gets the
+same values to the last digit.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Watched:
     Attributes:
         line: The sum.
         state: What the sums so far leak.
-        newly_exposed: Clients whom this sum exposed.
-        new_breaches: Breaches that were not there before it, or not so.
-        aggregation: How its system says that it sums.
-        update: The worst hidden update of any one round, where updates are said to drift.
+        newly_exposed: Clients that this sum exposed.
+        new_breaches: Breaches that this sum caused or changed.
+        aggregation: How its system makes sums, as the log states.
+        update: The worst hidden update of any one round, if updates drift.
         drift: How they drift, in words.
     """
 
@@ -113,7 +113,7 @@ class Watched:
 
 
 def update_words(update: WorstUpdate, drift: str) -> str:
-    """Return what is said of the worst update."""
+    """Return the sentence on the worst update."""
     if update.hidden is None:
         return f"worst update not known {drift}"
     who = printable(update.client)
@@ -170,13 +170,14 @@ _HELP = {
     "exposed_clients": "clients whose update follows from the sums",
     "weak_t_lower": "weak T is at least this",
     "weak_t_upper": "weak T is at most this",
-    "strong_t": "clients in the smallest set that only ever moves together",
-    "hidden_among": "as in one sum of how many the worst client is hidden; absent if not known",
+    "strong_t": "clients in the smallest set that always moves together",
+    "hidden_among": "size of a single sum that would hide the worst client equally well; "
+    "absent if not known",
     "last_round": "round of the last sum",
-    "breaches": "bars that do not hold, or are not known to",
-    "update_hidden_among": "as in one sum of how many the worst update of any one round is hidden, "
-    "if updates drift as was said; absent if not known",
-    "parts": "parts of the vector, of which the worst is told; absent if there are none",
+    "breaches": "requirements that do not hold, or are not known to",
+    "update_hidden_among": "size of a single sum that would hide the worst update of any one round "
+    "equally well, if updates drift as set; absent if not known",
+    "parts": "parts of the vector, of which the worst is reported; absent without parts",
 }
 
 
@@ -327,19 +328,19 @@ def print_sums(
     warn: Callable[[str], None],
     goes_on: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Print a line for each learnt sum of a log, and return whether a bar did not hold.
+    """Print a line for each learnt sum of a log, and return whether a requirement did not hold.
 
     Args:
         file: The log.
-        gate: With the bars; new.
+        gate: With the requirements; new.
         poll_seconds: How often to look for more; None ends with the file.
         updates: As for `watch`.
         least_hidden: As for `watch`.
-        out: Keeps a line of JSON a sum, each once however often this is begun anew.
+        out: Keeps one line of JSON per sum, each once even after restarts.
         metrics: Holds the figures after the last sum, in Prometheus's text format.
-        keep_going: Whether to go on after a bar did not hold.
+        keep_going: Whether to continue after a breach.
         as_json: Whether to print JSON instead of words.
-        warn: Tells what a user should know beside the lines.
+        warn: Receives warnings that are not lines.
         goes_on: Asked after each line.
     """
     is_below, is_plain = False, False

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Check a certificate of `mrsa-jax audit` against a participation log, and trust nobody.
+"""Check a certificate of `mrsa-jax audit` against a participation log, without trust.
 
-P has a row for each sum that the server learnt and a column for each client; what the server can
-solve for are the combinations z P. Clients with equal columns are a *class*: z P is the same on all
-of them, so that M, with one column a class, says all. Each claim has a proof in integers:
+P has a row for each sum that the server learnt and a column for each client. The server can solve
+for the combinations z P. Clients with equal columns are a *class*: z P is the same on all
+of them, so M, with one column per class, is enough. Each claim has a proof in integers:
 - "exposed", "weak T at most", "plain sum": z itself, and z M is computed.
 - "not exposed": u with M u = 0: then (z M) . u = 0, and a z M on class k alone has u_k = 0.
 - "weak T at least" w: no class is smaller; or, with vectors u as the columns of U: the classes of a
-  combination have dependent rows of U, but all sets of classes with fewer than w clients are looked
-  through, and their rows are independent modulo a prime, hence over the rationals.
+  combination have dependent rows of U, but all sets of classes with fewer than w clients are
+  tested, and their rows are independent modulo a prime, hence over the rationals.
 - "hidden among at least": by Cauchy and Schwarz no y = z M has a larger share y_i^2 / |y|^2 than a
   vector u with M u = 0 leaves. Shares add up to 1: one more way to "weak T at least".
 - "rank": a minor that is a unit modulo some number is not zero; and there are no more rows, or
   classes, or classes less independent u.
-A --claim says what has to follow: "weak T >= 4", "strong T = 2", "rank <= 9", "plain sum >= 3",
-"not exposed" (nobody, or those named), "exposed anna" ("with bob"), "hidden among >= 3.5" (all, or
-those named); names with blanks stand in quotes.
-Where sums are over parts of the vector, each part has a matrix and claims of its own, with the sums
-of whole updates in all of them, and there is no other part in the log. What is said of T, of hidden
-clients and of exposed ones is then of the worst part.
-Exit status: 0 if all that has a proof is "checked", and the matrix is the log's; 1 if something is
-"REFUSED", or a --claim does not follow; 3 if something was left out (too many steps, a log that
-cannot be read here, a --claim of a reading that waits for your --reading); 2: misuse.
+A --claim states what must follow: "weak T >= 4", "strong T = 2", "rank <= 9", "plain sum >= 3",
+"not exposed" (no client, or those named), "exposed anna" ("with bob"), "hidden among >= 3.5" (all,
+or those named); names with spaces are in quotes.
+If sums are over parts of the vector, each part has a separate matrix and claims, with the sums of
+whole updates in all of them, and the log has no other part. Claims on T, on hidden clients and on
+exposed ones are then about the worst part.
+Exit status: 0 if every proof is "checked", and the matrix is that of the log; 1 if something is
+"REFUSED", or a --claim does not follow; 3 if a check was omitted (too many steps, a log that cannot
+be read here, a reading that needs your --reading); 2: misuse.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def read_lines(lines: Any) -> tuple[dict[Any, Fraction], list[str]]:
             count += len(names) * (key not in sums)
             need(len(names) == len(weights) and count <= MOST_ENTRIES, "too many clients in sums")
             told = {words.setdefault(i, i): number(weight) for i, weight in zip(names, weights)}
-            need(sums.setdefault(key, told) == told, "a sum of the log that is told in two ways")
+            need(sums.setdefault(key, told) == told, "a sum that the log has in two ways")
     many, several = any(key[0] for key in sums), any(key[2] for key in sums)
     entries = {}
     for (r, j, k, part), told in sums.items():
@@ -781,8 +781,8 @@ def main(words: list[str] | None = None) -> int:
     add = parser.add_argument
     add("--claim", action="append", default=[], help="what must follow, as 'weak T >= 4' or 'not "
         "exposed' (more at the head of this file); may be repeated")  # fmt: skip
-    add("--coalition", metavar="NAMES", help="clients, with commas, who tell the server their "
-        "updates; nobody with --claim unless told")  # fmt: skip
+    add("--coalition", metavar="NAMES", help="comma-separated clients that reveal their "
+        "updates to the server; none with --claim unless set")  # fmt: skip
     add("--reading", type=json.loads, metavar="JSON", help="the only way to read the log to accept")
     add("--steps", type=int, default=MOST_STEPS, help="most elementary operations (%(default)s)")
     chosen = parser.parse_args(words)

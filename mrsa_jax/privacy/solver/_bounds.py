@@ -383,7 +383,7 @@ def _lightest_line(
         same = (slopes[0] == seen[0][:, None]) & (slopes[1] == seen[1][:, None])
         return jnp.where(same & (places != place)[None, :], weight[:, None], jnp.int32(NEVER))
 
-    # Every third point beside every second: a sort takes a CPU longer, up to a thousand groups.
+    # Every third point, not every second: a sort takes a CPU longer, up to a thousand groups.
     # Both ends are points that are shown, or the weight is never reached.
     weights = jnp.where(both, heavy[None, :], jnp.int32(NEVER))
     thirds = places, jnp.moveaxis(slopes, 2, 0), weights.T

@@ -275,7 +275,7 @@ def ranks_of(
     while True:
         primes.extend(draw_primes(1, primes))
         prime = primes[-1]
-        if mixes:  # random sums of the columns: as many keep every rank but for a chance of p**-16
+        if mixes:  # random sums of the columns: as many keep every rank except with chance p**-16
             rows = product(matrix, rng.integers(0, prime, (matrix.shape[1], width)), prime)
         else:
             rows = residues_of(matrix, prime)

@@ -30,7 +30,7 @@ from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 # exactly if their dual vectors (`_girth`) are a circuit: dependent, and no subset of them is. The
 # lightest vector through a group lies on a circuit. All circuits up to a weight are walked
 # through in order: each chosen vector is projected out of those behind it, and one that has
-# become zero closes a set; what contains a dependent set is no circuit, so the walk goes on
+# become zero closes a set; what contains a dependent set is no circuit, so the walk continues
 # without it.
 #
 # The walk runs modulo `SMALL` on a random projection, under which independent sets may become

@@ -248,7 +248,7 @@ def _loop_keys(
     return graph, steps
 
 
-# Drawing and judging are executables of their own: in one, XLA draws a graph's words again for
+# Drawing and judging are separate executables: in one, XLA draws a graph's words again for
 # each of its uses, in loops without vectors (measured: five times slower).
 @functools.partial(jax.jit, static_argnames="chunk")
 def draw_arrays(

@@ -13,7 +13,7 @@ from mrsa_jax.study.advice._options import Option, Setting
 from mrsa_watch._base.html import card, hidden_words
 from mrsa_watch._base.untrusted import printable
 
-_LEAST_SHARE = 0.8  # of random selection's mean sum, where nothing is demanded
+_LEAST_SHARE = 0.8  # of random selection's mean clients per round, without requirements
 
 
 @dataclasses.dataclass(frozen=True)

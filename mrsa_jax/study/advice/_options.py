@@ -27,7 +27,7 @@ from mrsa_watch._base.errors import ConfigurationError
 
 _MOST_TARGETS, _FEWEST_TARGETS = 7, 3
 _LARGEST_GRID = 8  # the size of whose sums is known exactly
-_LEAST_SUM = 0.02  # of the cohort, in a mean sum
+_LEAST_SUM = 0.02  # of the cohort, on average
 _LEAST_COHORT, _LEAST_CLIENTS = 0.75, 0.75  # of what was asked for, where T does not divide it
 
 

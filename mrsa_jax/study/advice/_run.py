@@ -24,7 +24,7 @@ _ENTRIES = 4_000_000  # rounds x clients x trials of a scheme, about
 _MOST_ENTRIES = 50_000_000  # rounds x clients that are simulated without being asked to
 _MOST_TRIALS = 10
 _FEW_ENTRIES = 1_000_000  # rounds x clients from which on only the best schemes are simulated
-_MOST_LINES, _MOST_PLAYED = 2, 3  # families of lines, each a program of its own; schemes
+_MOST_LINES, _MOST_PLAYED = 2, 3  # families of lines, each a separate program; schemes
 
 
 def check(config: AdviseConfig) -> None:

@@ -118,7 +118,7 @@ def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.
         known = np.asarray(dataset.train_labels)
         rule = f"must hold the {count} images that are asked for"
         require(len(known) >= count, "dataset", rule, len(known))
-        # one of each class first, so that they are told apart
+        # one of each class first, so that they can be distinguished
         firsts = np.unique(known, return_index=True)[1]
         others = np.setdiff1d(np.arange(len(known)), firsts)
         chosen = np.concatenate([np.sort(firsts), others])[:count]

@@ -66,7 +66,7 @@ def run_on_workers(
         StoreError: If the store cannot be written.
     """
     check_sweep_output(plan.sweep)
-    if workers is not None:  # of this machine; a scheduler's have memory of their own
+    if workers is not None:  # of this machine; those of a scheduler have separate memory
         plan.check_memory(workers)
     with _client(workers, scheduler) as client, contextlib.closing(plan.open_store()) as store:
         cut = _cut(plan, max(1, len(client.scheduler_info()["workers"])))

@@ -206,7 +206,7 @@ def test_columns_of_a_matrix_are_clients_or_ignored(tmp_path: pathlib.Path) -> N
         with pytest.raises(ConfigurationError, match="expected names of columns"):
             _read(tmp_path / "plain.npy", **settings)
     path.write_text("a,01,1\n1,0,1\n")
-    with pytest.raises(ConfigurationError, match=r"one way to write a client .*; found '1' beside"):
+    with pytest.raises(ConfigurationError, match=r"one way to write a client .*; found '1' and"):
         read_log(path, layout="matrix")
 
 
@@ -259,7 +259,7 @@ def test_names_that_may_be_one_are_not_taken_for_two(write: Any, names: str) -> 
         table[column] = ["3", one, "4", two]
         path = write(table)
         place = "log.parquet: row 3" if path.suffix == ".parquet" else "log.csv:5"
-        message = f"{place}: expected one way to write a {column} .*; found .* beside"
+        message = f"{place}: expected one way to write a {column} .*; found .* and"
         with pytest.raises(ConfigurationError, match=message):
             read_log(path)
 

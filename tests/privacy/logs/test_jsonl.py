@@ -64,9 +64,9 @@ def test_a_header_needs_all_its_keys(key: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"\n", "expected a JSON object on a line of its own; found .*Expecting value"),
-        (b'{"round": 3, "clients": ["a"\n', "expected a JSON object on a line of its own"),
-        (b'{"round": 3} {"round": 4}\n', "expected a JSON object on a line of its own"),
+        (b"\n", "expected a JSON object on one line; found .*Expecting value"),
+        (b'{"round": 3, "clients": ["a"\n', "expected a JSON object on one line"),
+        (b'{"round": 3} {"round": 4}\n', "expected a JSON object on one line"),
         (b"[3]\n", "expected a JSON object; found "),
         (b"\xff\xfe{}\n", "expected UTF-8 text"),
         (b'{"round": 3, "clients": ["a"], "noise": NaN}\n', "finite numbers and .*; found NaN"),
@@ -248,11 +248,11 @@ def test_a_server_that_starts_again_from_round_one() -> None:
     [
         (
             {"clients": ["c", "b\u200b"]},
-            r"one way to write a client .*; found 'b\\u200b' beside 'b'",
+            r"one way to write a client .*; found 'b\\u200b' and 'b'",
         ),
-        ({"clients": ["c", "01", "1"]}, "one way to write a client .*; found '1' beside '01'"),
-        ({"clients": ["c"], "asked": ["c", "\uff41"]}, r"; found '\\uff41' beside 'a'"),
-        ({"clients": ["c"], "lost": {"upload": ["a\xa0\u2060x", "a x"]}}, "beside 'a"),
+        ({"clients": ["c", "01", "1"]}, "one way to write a client .*; found '1' and '01'"),
+        ({"clients": ["c"], "asked": ["c", "\uff41"]}, r"; found '\\uff41' and 'a'"),
+        ({"clients": ["c"], "lost": {"upload": ["a\xa0\u2060x", "a x"]}}, "and 'a"),
     ],
 )
 def test_names_that_may_be_one_are_not_two_clients(more: dict[str, Any], message: str) -> None:

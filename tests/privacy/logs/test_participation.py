@@ -42,11 +42,11 @@ SUM = {"round": 1, "clients": ["a", "b"]}
     [
         ((), {}, "log: expected a learnt sum; found none$"),
         (({"round": 1, "status": "aborted"},), {}, "a learnt sum; found none .1 aborted.$"),
-        ((SUM, "{\n", SUM), {}, "log:3: expected a JSON object on a line of its own"),
-        ((SUM, "\n", SUM), {}, "log:3: expected a JSON object on a line of its own"),
+        ((SUM, "{\n", SUM), {}, "log:3: expected a JSON object on one line"),
+        ((SUM, "\n", SUM), {}, "log:3: expected a JSON object on one line"),
         ((SUM, {**SUM, "clients": ["c"]}), {}, "log:3: expected of round 1.* what line 2 says"),
         ((SUM, {"round": 2, "clients": ["a", "A\u200b", "A"]}), {},
-         r"log:3: expected one way to write a client .*; found 'A' beside 'A\\u200b'"),
+         r"log:3: expected one way to write a client .*; found 'A' and 'A\\u200b'"),
         ((SUM, {"round": 2, "clients": ["1", "01", "c"]}), {}, "log:3: expected one way to write"),
         ((SUM,), {"memory_bytes": 1}, "`memory_bytes` must hold .* 1 rounds x 2 clients"),
         ((SUM,), {"round_column": "round"}, "a participation log, which has its own keys, and 'ro"),
@@ -262,7 +262,7 @@ def test_json_lines_are_a_long_table(path: pathlib.Path) -> None:
         ((*ROWS, {"round": -1, "client": "c"}), "log:4: expected a round"),
         (
             (*ROWS, '{"round": 4, "client": "c"'),
-            "log:4: expected a JSON object on a line of its ow",
+            "log:4: expected a JSON object on one li",
         ),
         ((*ROWS, '{"round": NaN, "client": "c"}\n'), "log:4: expected .* finite.*; found NaN"),
         ((*ROWS, '{"round": 4, "round": 5}\n'), "log:4: .*different keys; found key 'round' twic"),

@@ -194,7 +194,7 @@ class IntegerCompiler(CompilerBase):
 def call_by_part(loop: Any, part: Any) -> None:
     """Let other loops that call a loop take its part, compiled once for each kind of integer.
 
-    A constant among the arguments is a type of its own to numba, which would compile it again.
+    A constant among the arguments is a separate type for numba, which would compile it again.
     """
 
     def template(args: Any, kws: Any) -> Any:
@@ -209,7 +209,7 @@ def call_by_part(loop: Any, part: Any) -> None:
 
 
 class LoopCache(FunctionCache):
-    """numba's own cache of machine code, but for entries that this check or a change makes void.
+    """numba's cache of machine code, without entries that this check or a change makes void.
 
     numba looks at a function's own file alone; loops that it calls and constants from elsewhere
     are part of its machine code as well.
@@ -257,10 +257,10 @@ def _code(code: CodeType) -> tuple[str, list[str]]:
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a function of NumPy arrays and integers; it runs without Python's lock.
 
-    The machine code is kept between runs, beside the source or in `NUMBA_CACHE_DIR`. It holds all
-    that the function calls: a loop called by another is a part of that one's machine code, and has
-    its own only once Python calls it. Arguments of other types compile the function anew; types
-    whose integers would meet in a float (int64 and uint64) raise numba's `TypingError` instead.
+    The machine code is kept between runs, next to the source or in `NUMBA_CACHE_DIR`. It contains
+    all that the function calls: a loop called by another is a part of that one's machine code, and
+    has its own only once Python calls it. Other types of arguments compile the function again;
+    types whose integers would meet in a float (int64 and uint64) raise numba's `TypingError`.
 
     Raises:
         ConfigurationError: If numba is not there.

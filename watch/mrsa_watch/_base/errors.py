@@ -58,16 +58,16 @@ class StoreError(_FileError):
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str], argument: str = "out", more: str = "") -> Iterator[None]:
-    """Say of a failure to write which argument it is of, and why.
+    """Raise a failure to write as an error that names the argument, and the reason.
 
     Args:
         path: What is written, or is written into.
         argument: Name of the argument that chose it.
-        more: What else is to be said, such as "; what is complete is kept".
+        more: Text to add, such as "; what is complete is kept".
 
     Raises:
-        StoreError: Instead of an `OSError` of a file in or beside `path`, or of none that is
-            named. One of another file is left as it is, but where a disk is full or read-only.
+        StoreError: Instead of an `OSError` of a file in or next to `path`, or without a file. One
+            of another file is raised unchanged, unless a disk is full or read-only.
 
     Examples:
         >>> try:
@@ -156,7 +156,7 @@ def shortened(value: Any) -> str:
 
 
 KNOWN = "must be known, not traced: call this outside `jit`, `vmap` and `shard_map`"
-"""What is said of an argument that must not be traced."""
+"""Rule in messages about an argument that must not be traced."""
 POSITIVE = math.ulp(0.0)
 """The smallest float above 0: the `minimum` of what must be positive."""
 
@@ -261,7 +261,7 @@ def check_number(
         rule: The range in words.
         minimum: Smallest legal value.
         maximum: Largest legal value.
-        kind: What is said of a value that is no number; `rule` if None.
+        kind: Rule in the message about a value that is not a number; `rule` if None.
 
     Returns:
         The number.
@@ -297,13 +297,14 @@ def check_chance(value: Any, argument: str) -> float:
 
 
 def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
-    """Raise unless a scheme says that it does not look at data: else no epsilon describes it.
+    """Raise unless a scheme declares that it does not use data: else no epsilon describes it.
 
-    The epsilons of sums with noise take who is in them for given. Where clients' data decide
-    that, who takes part tells of the data by itself, without any noise.
+    The epsilons of sums with noise assume that their members are public. If clients' data decide
+    which clients take part, the participation itself reveals something about the data, without
+    any noise.
 
     Args:
-        depends_on_data: What the scheme says; anything but a bool says nothing.
+        depends_on_data: What the scheme declares; anything except a bool declares nothing.
         argument: Its name.
         received: The scheme as it was written.
 
@@ -327,10 +328,10 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
     require(not depends_on_data, argument, rule, *received)
 
 
-# ---- What each extra of the package installs: a hint to install says one thing everywhere.
+# ---- What each extra of the package installs: hints to install are the same everywhere.
 #
 # A hint names the requirement, never this package: a requirement is installed in the same way
-# beside a wheel, beside a clone, and where the package's name stands in no registry.
+# with a wheel, with a clone, and if no registry has the package's name.
 
 _TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
 EXTRAS = {

@@ -93,7 +93,7 @@ def brief(value: Any) -> str:
 
 
 def told(value: Any) -> str:
-    """Return in a line what an object tells of itself: its `_rows()`, else title and sentences.
+    """Return the description of an object in a line: its `_rows()`, else title and sentences.
 
     For `__repr__ = told` in the class.
 
@@ -208,9 +208,9 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def hidden_words(size: float | None) -> str:
-    """Return in short as in a sum of how many clients one is hidden; "1" only where exposed.
+    """Return the size of a sum that would hide a client equally well, in short; "1" if exposed.
 
-    None and nan are what floats do not know.
+    None and nan are values that floats cannot decide.
 
     Examples:
         >>> hidden_words(1.0), hidden_words(12.0), hidden_words(1.0004), hidden_words(2.7441)

@@ -16,11 +16,11 @@ def late_names(
     """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
     The names are those that its stub `__init__.pyi` imports, so that type checkers and the
-    interpreter read one list. Packages inside it are found besides.
+    interpreter read one list. Packages inside it are found too.
 
     Args:
         package: The package's full name, `__name__`.
-        file: Its `__file__`, beside the stub.
+        file: Its `__file__`, next to the stub.
     """
     folder = pathlib.Path(file).parent
     stub = ast.parse((folder / "__init__.pyi").read_text(encoding="utf-8"))

@@ -78,7 +78,7 @@ def error_bits(minor_bits: float, count: int, cases: int = 1) -> int:
     Args:
         minor_bits: log2 of a bound on the integers that must not be zero modulo all primes.
         count: How many primes were drawn.
-        cases: How many such integers there are.
+        cases: The number of such integers.
     """
     odds = NUM_PRIMES / max(1.0, minor_bits / 30)
     return max(0, math.floor(count * math.log2(odds) - math.log2(cases)))

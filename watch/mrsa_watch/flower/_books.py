@@ -1,4 +1,4 @@
-"""What is written of each round, whom the gate lets through, and whom a selector chooses.
+"""The line of each round, the clients that the gate allows, and those that a selector chooses.
 
 Nothing here knows Flower: nodes are numbers or text.
 """
@@ -29,7 +29,7 @@ class GateLike(Protocol):
         ...
 
     def add(self, clients: Collection[str], weights: Any = None) -> Any:
-        """Take a learnt sum in; of a part of the vector both are told of it as `part`."""
+        """Take a learnt sum; both get the part of the vector as `part`."""
         ...
 
 
@@ -43,13 +43,13 @@ class _Round:
 
 
 class Books:
-    """Write a line for each round, before anybody sees its sum.
+    """Write a line for each round, before anyone sees its sum.
 
     Args:
         recorder: Of the log.
         gate: Asked before a round, and again for those who are left; None lets all through.
         name: A node's lasting name.
-        chooser: Whom to ask, if that is ours to say; it goes on where the log ends.
+        chooser: Chooses the clients to ask, if set; it continues where the log ends.
         part: The part of the vector that all sums are of; None for whole updates.
     """
 
@@ -89,7 +89,7 @@ class Books:
         return True
 
     def follow_stages(self) -> None:
-        """Say that losses will be told stage by stage."""
+        """Note that losses will be reported stage by stage."""
         if self._round is not None and self._round.lost is None:
             self._round.lost = {}
 
@@ -166,7 +166,7 @@ class Books:
         return ()
 
     def block(self, node: Node) -> Any:
-        """Return a node's block; one of its own where no selector has blocks."""
+        """Return a node's block; the node itself if no selector has blocks."""
         if self.chooser is None:
             return node
         return self.chooser.block(self._register.places[self._known_as(node)])

@@ -106,7 +106,7 @@ class Pseudonyms(GridView):
         super().__init__(grid)
         self._timeout = timeout
         self._names: dict[int, str] = {}
-        self._nodes: dict[str, int] = {}  # whom a name belongs to now
+        self._nodes: dict[str, int] = {}  # the node of each name now
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the nodes whose pseudonym is known, each person once."""

@@ -316,25 +316,25 @@ def record(
     name: Callable[[Any], Any] = str,
     part: str | None = None,
 ) -> Any:
-    """Return a strategy that writes down who is in each sum, and else does what the given one does.
+    """Return a strategy that records the members of each sum, and otherwise acts as the given one.
 
     The line of a round is on the disk before the strategy sees the aggregate, so no sum is learnt
     that the log lacks. Weights are the clients' `num_examples`, which the server sees in every
     workflow; a client with none is not in the sum. With `DefaultWorkflow` and with strategies of
     messages the server sees every update by itself: the recorder's `aggregation` is `"plain"`
-    then. With `SecAggPlus` lost clients are told by stage, and rounds that came to nothing are
-    written too; with Flower's own `SecAggPlusWorkflow` they are told as lost in training.
+    then. With `SecAggPlus`, lost clients are recorded by stage, and rounds without a sum are
+    written too; with Flower's `SecAggPlusWorkflow`, they are recorded as lost in training.
 
     Args:
         strategy: Any of Flower's, of `flwr.server.strategy` or `flwr.serverapp.strategy`; of
             several around each other the outermost.
         recorder: Of the log. With `flwr run` a relative path is of the folder where Flower's link
-            was started, for every app: give an absolute one. Where the log is, Flower's log says.
+            was started, for every app: give an absolute one. Flower's log shows the path.
         gate: `live.Gate`, asked before each round; a round that it forbids is not begun. Weights
-            are taken to be those that clients had last; `SecAggPlus` asks again before it unmasks,
-            when they are known. After a restart take `Gate.from_log`.
+            are assumed to be the latest of each client; `SecAggPlus` asks again before it unmasks,
+            when they are known. After a restart, use `Gate.from_log`.
         name: A client's lasting name, of its node's number. Flower gives a node that connects
-            anew without a key another number: the audit would take it for another client.
+            again without a key another number: the audit would count it as another client.
         part: The part of the vector that this strategy's sums are of, by a name, where its clients
             are those who train it; None for whole updates.
 

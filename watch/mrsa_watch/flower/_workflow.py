@@ -44,8 +44,8 @@ class SecAggPlus(SecAggPlusWorkflow):
         reconstruction_threshold: As Flower's: how many of them restore it; a float is a part of
             `num_shares`.
         blocks: What happens when a block loses some of its members before their updates arrive:
-            `"abort"` ends the round, `"drop_block"` goes on without the block, `"ignore"` sums
-            whoever is left, as Flower does, which splits blocks. A dropped block's updates have
+            `"abort"` ends the round, `"drop_block"` continues without the block, `"ignore"` sums
+            the survivors, as Flower does, which splits blocks. A dropped block's updates have
             arrived, and each stays hidden by its own pad alone, which Flower draws from 32 bits of
             its seed: a server that breaks the rules can search them. With `"abort"` nothing is
             unmasked.
@@ -126,7 +126,7 @@ class _Stage(GridView):
         self._split: set[Any] = set()
 
     def goes_on(self) -> bool:
-        """Return whether the policy lets the round go on."""
+        """Return whether the policy lets the round continue."""
         is_over = self._policy == "abort" and bool(self._split)
         if is_over:
             log(INFO, "A block lost a member: the round is aborted.")

@@ -1,8 +1,8 @@
-"""Which columns of a log are read, and which must not be passed over in silence.
+"""Which columns of a log are read, and which must not be ignored silently.
 
-A column may say which sum of a round a row is of, that its client's update never reached the sum,
-or with which weight: each turns the verdict, so that a column that is not used waits for the user's
-decision, but for what is known to say nothing of it. The refusal is one, and ends in a command.
+A column may state which sum of a round a row belongs to, that its client's update never reached the
+sum, or its weight. Each changes the verdict, so the user must decide on a column that is not used,
+unless it is known to state none of these. There is one refusal, and it ends in a command.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def names_of(columns: Any) -> tuple[str, ...]:
-    """Return names of columns, of a sequence or of one text with commas."""
+    """Return names of columns, of a sequence or of one comma-separated text."""
     parts = parted(columns) if isinstance(columns, str) else columns
     return tuple(str(part).strip() for part in parts if str(part).strip())
 

@@ -51,7 +51,7 @@ def command(path: str, options: Layout) -> str:
 
 
 def with_commas(texts: Iterable[str]) -> str:
-    """Return texts with commas between them, those with commas in quotes."""
+    """Return texts as a comma-separated list, those that contain a comma in quotes."""
     texts = list(texts)
     if texts == [""]:
         return ""

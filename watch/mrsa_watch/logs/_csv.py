@@ -44,7 +44,7 @@ class _Text(NamedTuple):
         path: Its file.
         number: That line's number.
         data: That line and all below it.
-        delimiter: Between fields; None for blanks between numbers, as NumPy writes them.
+        delimiter: Between fields; None for spaces between numbers, as NumPy writes them.
     """
 
     path: pathlib.Path
@@ -153,7 +153,7 @@ def _count_breaks(data: bytes) -> int:
 
 
 def _delimiter(line: str) -> str | None:
-    """Return the delimiter of a line; None for blanks between numbers, as NumPy writes them."""
+    """Return the delimiter of a line; None for spaces between numbers, as NumPy writes them."""
     counts = {mark: line.count(mark) for mark in _DELIMITERS}
     best = max(counts, key=lambda mark: counts[mark])
     if counts[best]:

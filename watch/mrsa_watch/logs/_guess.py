@@ -29,7 +29,7 @@ class Guess(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows that are kept: their sums, as far as they are told apart, and their clients."""
+    """The rows that are kept: their sums, as far as they are distinguished, and their clients."""
 
     sums: np.ndarray
     clients: np.ndarray

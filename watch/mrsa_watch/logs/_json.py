@@ -38,7 +38,7 @@ def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[s
     except RecursionError:
         fault(where, "a JSON object", "values nested too deeply")
     except json.JSONDecodeError as error:
-        fault(where, "a JSON object on a line of its own", f"{line[:60].decode(errors='replace')!r}"
+        fault(where, "a JSON object on one line", f"{line[:60].decode(errors='replace')!r}"
               f" ({error.msg} at column {error.colno})")  # fmt: skip
     except ValueError as error:
         fault(where, "a JSON object of finite numbers and different keys", str(error))
@@ -71,7 +71,7 @@ def shown(value: Any) -> str:
 
 # ---- What names and values of columns say: of who was in a sum, of weights, of times and metrics.
 
-# names that say who was in a sum, or with which weight: as words of their own, or as a whole
+# names that may state the members of a sum, or their weights: as separate words, or as a whole
 _SAYS = re.compile(
     r"status|succe|success|fail|outcome|accept|reject|dropped|dropout|complet|finish|"
     r"example|sample|weight"
@@ -254,7 +254,7 @@ def strange_texts(plain: str, texts: Sequence[str]) -> list[str] | None:
         return _strange_metrics(plain, texts)
     if _TIMES.fullmatch(plain):
         if sum(bool(_DATE_ALONE.fullmatch(text)) for text in texts) > 1:
-            return None  # days, of which each may have rounds of its own
+            return None  # days, of which each may have separate rounds
         marks = _marks([number_of(text) for text in texts])
         return [text for text in texts if is_nothing(text) or number_of(text) in marks
                 or _NO_TIME.match(text) or not re.search(r"\d", text) or _VALUE_SAYS.search(text)

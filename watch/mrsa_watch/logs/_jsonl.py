@@ -47,7 +47,7 @@ class Header:
             other text.
         pseudonyms: First 8 hex digits of the SHA-256 of the salt; None for names as they are.
         run: How often a recorder had started on the log before.
-        line: Where it stands.
+        line: Its number in the log.
         extra: Whatever else it says, such as the app and its run.
     """
 
@@ -68,13 +68,13 @@ class SumLine:
         round: As the system counts rounds.
         sum: Which of the round's sums, from 0 on.
         status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (never begun).
-        clients: Who is in the learnt sum.
+        clients: Members of the learnt sum.
         weights: Their factors in it, exactly; None where all are 1.
-        asked: Whom the server asked, where the log says so.
+        asked: The clients that the server asked, if the log has them.
         lost: Clients who were lost, by stage.
         noise: Standard deviation of the noise in the sum.
         clip: Largest norm of an update.
-        line: Where it stands.
+        line: Its number in the log.
         part: Of which coordinates it is, by a name; None for the sum of whole updates.
     """
 
@@ -143,7 +143,7 @@ class LineParser:
 
         Raises:
             ConfigurationError: Naming file and line, if the line breaks a rule of the format or
-                contradicts an earlier one; the parser then stands as before it, but for `line`.
+                contradicts an earlier one; the parser is then as before it, except for `line`.
         """
         self.line += 1
         where = f"{self.name}:{self.line}"
@@ -345,7 +345,7 @@ def _names(value: Any, what: str, where: str) -> tuple[str, ...]:
     if not _is_plain(value):
         odd = next((name for name in value if not is_name(name)), None)
         if odd is not None:
-            fault(where, "names in one line, without blanks around them, of at most "
+            fault(where, "names in one line, without spaces around them, of at most "
                   f"{MOST_NAME} characters in {what}", shown(odd))  # fmt: skip
     if len(set(value)) < len(value):
         fault(where, f"each client once in {what}", f"{shown(twice(value))} again")

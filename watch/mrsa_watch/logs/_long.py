@@ -27,10 +27,10 @@ from mrsa_watch.logs._table import (
     places_in,
 )
 
-# ---- Which rows of a long table are of one sum, where a round's number alone does not say so.
+# ---- Which rows of a long table are of one sum, if the number of the round alone does not decide.
 #
 # Splitting a round's rows in parts never makes a figure look better: the parts add up to the whole,
-# so that the server who knows them knows it too. Merging does; nothing is merged without a word.
+# so that the server who knows them knows it too. Merging does; nothing is merged silently.
 
 
 def joined(columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -92,9 +92,9 @@ class Sums(NamedTuple):
     """The sum of each row.
 
     Attributes:
-        column: In order of time; named `run:round/sum` where there are runs or several sums, with
-            the part of the vector behind it in brackets where there are parts.
-        runs: How many runs there are.
+        column: In order of time; named `run:round/sum` if the log has runs or several sums, with
+            the part of the vector after it in brackets if it has parts.
+        runs: Number of runs.
         returns: The first row of a sum that comes again after others, as `first_return` says.
         parts: Of which part of the vector each sum is, None for the whole; None without parts.
     """
@@ -112,10 +112,10 @@ def sums_of_rows(
     options: Layout,
     part: Column | None = None,
 ) -> Sums:
-    """Return the sum of each row, by its round, what tells sums apart, and restarts if they do.
+    """Return the sum of each row, by its round, what distinguishes sums, and restarts if they do.
 
-    Each of several sums (a job, a group, a part of the vector) has an order of its own, whose rows
-    may stand between others'.
+    Each of several sums (a job, a group, a part of the vector) has a separate order, whose rows
+    may be between those of others.
     """
     order = in_order(rounds, options.round_order)
     apart_by = [*sums, *([] if part is None else [part])]
@@ -232,9 +232,9 @@ def _check_parts(part: Column, locate: Callable[[int], str]) -> None:
 
 
 def _refuse_return(name: Any, where: str, path: str, options: Layout) -> NoReturn:
-    """Refuse a round that goes on after others have come, in a file in order of its rounds."""
+    """Refuse a round that continues after others, in a file in the order of its rounds."""
     refuse(where, f"the rows of round {name!r} next to each other, as others' are (--restarts new: "
-           "its number is used anew, by another sum; --restarts same: it is the same sum)",
+           "its number is used again, by another sum; --restarts same: it is the same sum)",
            "it again after others; this reads another sum there, so that no figure is too good",
            path, dataclasses.replace(options, restarts="new"))  # fmt: skip
 

@@ -41,7 +41,7 @@ def check_alike(name: Any, other: Any, kind: str, where: str) -> None:
     if type(other) is not type(name) or other != name:
         fault(where, f"one way to write a {kind} (write both alike if they are one {kind}, and if "
               "they are two with names that nobody takes for one)",
-              f"{name!a} beside {other!a}")  # fmt: skip
+              f"{name!a} and {other!a}")  # fmt: skip
 
 
 def likeness(name: Any) -> Any:

@@ -191,7 +191,7 @@ def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> Par
         sums.sort(key=lambda one: one.key)
     notes = tuple(_notes(parser, others))
     aggregation = tuple(dict.fromkeys(header.aggregation for header in parser.headers))
-    del parser  # what each line said need not be held beside the matrix
+    del parser  # the lines need not be held together with the matrix
     log = _history(sums, clients, weights, options, str(path))
     if any(len(one.key) > 3 for one in sums):
         log = dataclasses.replace(log, parts=tuple(_part_of(one.key) for one in sums))
@@ -254,7 +254,7 @@ def _known(values: list[float | None]) -> tuple[float | None, ...] | None:
 
 
 def _notes(parser: LineParser, others: Counter[str]) -> list[str]:
-    """Return what else is to be told, in sentences."""
+    """Return what else to report, in sentences."""
     notes = []
     if others:
         counts = " and ".join(f"{count} {status}" for status, count in others.items())

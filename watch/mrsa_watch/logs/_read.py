@@ -46,59 +46,59 @@ def read_log(
 ) -> ParticipationLog:
     r"""Read a participation history from a file, or a table, of any system.
 
-    The participation log that `mrsa_watch.Recorder` writes says all by itself, noise and clip
-    too (`noise`, `clip` and `aggregation` of what is returned; repetitions and lines that a crash
-    cut short are told of in `notes`); its sums are ordered by run, round and sum. Other JSON Lines
-    are a long table, an object a row and its keys as columns. Of NVFlare's server log, text or
-    JSON, the lines count by which its aggregator accepted a contribution.
+    The participation log that `mrsa_watch.Recorder` writes needs no settings. It also has noise and
+    clip (`noise`, `clip` and `aggregation` of the result; `notes` lists repetitions and lines that
+    a crash cut short). Its sums are ordered by run, round and sum. Other JSON Lines are a long
+    table: each object is a row, and its keys are columns. Of NVFlare's server log, text or JSON,
+    the lines count by which its aggregator accepted a contribution.
 
     A table has one of two layouts. *Long*: a row for each client in each sum, under a header that
-    names a round and a client column (usual names such as `server_round` or `cid` are known;
-    others are named by the caller). Rounds and clients may be numbers or any text, with gaps; a
-    round in which no client took part cannot be written and is not missed. *Matrix*: 0 and 1, a
-    line for each round and a field for each client, without a header.
+    names a round and a client column (usual names such as `server_round` or `cid` are known; name
+    others by an argument). Rounds and clients may be numbers or any text, with gaps; a round in
+    which no client took part cannot be written and is not missed. *Matrix*: 0 and 1, a line for
+    each round and a field for each client, without a header.
 
-    A column that is not used is passed over where it cannot turn the verdict: where it is the same
-    in all rows of each sum, or is known to vary freely (times, hosts, metrics, other names of the
-    clients, numbers of rows). Any other may tell several sums of a round apart, say that a row is
-    in none, or hold weights: it is refused until the caller decides, and so is a round whose rows
-    stand in several places of a log that is otherwise in the order of its rounds, as where its
-    numbering began anew. The refusal names all columns at once and ends in a command, or a call,
-    that decides by their names and values; check it. Sums that are told apart never look safer than
-    their sum does, so that `sum_columns` and `restarts="new"` err on the safe side.
+    An unused column is ignored if it cannot change the verdict: if it is the same in all rows of
+    each sum, or is known to vary freely (times, hosts, metrics, other names of the clients, numbers
+    of rows). Any other column may distinguish several sums of a round, state that a row is in none,
+    or hold weights. It is refused until the caller decides. So is a round whose rows are in several
+    places of a log that is otherwise in the order of its rounds, for instance if its numbering
+    restarted. The error names all columns at once and ends in a command, or a call, that decides by
+    their names and values; check it. Separate sums never look safer than their sum, so
+    `sum_columns` and `restarts="new"` err on the safe side.
 
     Args:
-        path: JSON Lines, NVFlare's log or CSV (comma, semicolon, tab, bar or blanks), each also
+        path: JSON Lines, NVFlare's log or CSV (comma, semicolon, tab, bar or spaces), each also
             packed by gzip; Parquet, NPY or NPZ. Or a table of pandas: a row for each client in each
             sum, or a column for each client and the rounds as the index, as a cross table has;
-            levels of the index that have names count as columns. What such a table's `to_csv` and
-            `to_parquet` write is read alike, with its index and without.
-        format: `"auto"` tells the format by the file's content; a table of pandas has none.
-        layout: `"auto"` tells long and matrix apart by the header. `"matrix"` also allows weights
-            as entries, and names of clients in a first line. `"long"` also allows a table without
-            a header: round, client and maybe weight, in this order.
+            levels of the index that have names count as columns. The files of such a table's
+            `to_csv` and `to_parquet` are read alike, with its index and without.
+        format: `"auto"` recognises the format by the file's content; a table of pandas has none.
+        layout: `"auto"` distinguishes long and matrix by the header. `"matrix"` also allows weights
+            as entries, and names of clients in a first line. `"long"` also allows a table without a
+            header: round, client and maybe weight, in this order.
         round_column: Name of the round's column.
         client_column: Name of the client's column.
         weight_column: Name of the column with each client's weight in the sum; `weight` is known,
-            others (`num_examples`) are taken only when named. Decimal fractions are exact.
+            others (`num_examples`) are used only if named. Decimal fractions are exact.
         round_order: `"sorted"` by the round's number or name (round-9 before round-10), or as in
             the `"file"`.
         array: Which array of an NPZ archive that holds several.
-        memory_bytes: Most that the history may need as a dense matrix: one byte an entry, eight
-            with weights. A text may be as long, or of 256 MiB.
-        where: Which rows are in the sums: `"status=completed"`, `"status=completed,late"` for one
-            of several texts, `"loss!=nan"` for all others, a sequence of such conditions that must
-            all hold, or a mapping of columns to a text or texts. A text must be the whole value of
-            a row.
-        ignore_columns: Names of columns to pass over, in a sequence or with commas between them.
-        sum_columns: Names of columns that tell several sums of one round apart, such as `group`,
-            `job` or `attempt`: each combination of their values is a sum of its own.
-        restarts: What a round is that goes on after others have come: `"new"`, another sum, of a
-            run that began there; `"same"`, one sum whose rows stand apart; `"ask"` refuses it.
-        part_column: Name of the column that says of which part of the vector a row's sum is, where
-            some clients train only some coordinates; a row that says nothing is of a sum of whole
-            updates. Each part is then judged by itself (`ParticipationLog.by_part`), so that sums
-            of one vector must not be told apart by it: that is what `sum_columns` is for.
+        memory_bytes: Most memory of the history as a dense matrix: one byte per entry, eight with
+            weights. A text may be as long, or of 256 MiB.
+        where: Rows that are in the sums: `"status=completed"`, `"status=completed,late"` for one of
+            several texts, `"loss!=nan"` for all others, a sequence of such conditions that must all
+            hold, or a mapping of columns to a text or texts. A text must be the whole value of a
+            row.
+        ignore_columns: Names of columns to ignore, as a sequence or comma-separated.
+        sum_columns: Names of columns that distinguish several sums of one round, such as `group`,
+            `job` or `attempt`: each combination of their values is a separate sum.
+        restarts: Meaning of a round that continues after others: `"new"`, another sum, of a run
+            that began there; `"same"`, one sum whose rows are separated; `"ask"` refuses it.
+        part_column: Name of the column with the part of the vector that a row's sum is over, if
+            some clients train only some coordinates; an empty value is a sum of whole updates. Each
+            part is then evaluated by itself (`ParticipationLog.by_part`), so it must not
+            distinguish sums of one vector: use `sum_columns` for those.
 
     Returns:
         The history with its names.
@@ -107,7 +107,7 @@ def read_log(
         ConfigurationError: For a malformed file, by file and line: no header, a missing field, a
             quote that its line does not close, a weight or entry that is NaN, negative or no
             number, a client twice in a round, names that may be one (1, 01 and 1.0), a round that
-            is no number where most are, an empty file; for columns or restarts that wait for a
+            is no number where most are, an empty file; for columns or restarts that need a
             decision; or for a history that needs more memory than allowed.
         DataNotFoundError: If there is no such file.
 

@@ -33,15 +33,15 @@ class ParticipationLog:
             the server learnt is the row divided by it), or None if no row was.
         columns_used: The columns of the table that were read; empty where columns had no names.
         columns_ignored: Its other columns.
-        noise: Standard deviation of the noise in each learnt sum, None for a sum of which the log
-            says nothing; None where it says nothing of any.
+        noise: Standard deviation of the noise in each learnt sum, None for a sum without a value in
+            the log; None if no sum has one.
         clip: Largest norm of an update in each sum, likewise.
-        aggregation: How the sums were made, where the log says so: `"secagg+"`, `"plain"` (the
+        aggregation: How the sums were made, if the log states it: `"secagg+"`, `"plain"` (the
             server saw every update by itself), or other text, each once.
-        notes: What else a reader tells of the log, in sentences: repetitions, lines cut short.
+        notes: Further remarks on the log, in sentences: repetitions, lines cut short.
         where: Which rows were kept: columns, and the texts of which one must stand there (of which
             none may, where the column's name has a ! behind it).
-        sum_columns: The columns that told the sums of one round apart.
+        sum_columns: The columns that distinguished the sums of one round.
         parts: Of each sum the part of the vector that it is of, None where it is of the whole;
             None where no sum is of a part. Sums of different parts are of different unknowns and
             must not be stacked in one matrix: `by_part` has a log of each.
@@ -65,11 +65,11 @@ class ParticipationLog:
     parts: tuple[str | None, ...] | None = None
 
     def by_part(self) -> dict[str | None, ParticipationLog]:
-        """Return the sums of each part of the vector as a log of its own, by the part's name.
+        """Return the sums of each part of the vector as a separate log, by the part's name.
 
-        A sum of whole updates is learnt in every part, so that its row is in each of these logs;
-        what whole updates alone leak, they leak in every part too. Clients who are in no sum of a
-        part are not in its log. Without parts, the log itself stands under None.
+        A sum of whole updates is learnt in every part, so its row is in each of these logs;
+        what whole updates alone reveal, they reveal in every part too. Clients in no sum of a
+        part are not in its log. Without parts, the log itself has the key None.
 
         Examples:
             >>> from mrsa_watch.logs import ParticipationLog
@@ -134,7 +134,7 @@ class Column(NamedTuple):
 
 
 def clean(column: Column) -> Column:
-    """Strip blanks from the names of a text column; names that are all integers become such."""
+    """Strip spaces from the names of a text column; names that are all integers become such."""
     stripped = [name.strip() for name in column.names]
     places: dict[str, int] = {}
     remap = np.array([places.setdefault(name, len(places)) for name in stripped],
@@ -285,7 +285,7 @@ def from_matrix(
     path: str,
     clients: Sequence[Hashable] | None = None,
 ) -> ParticipationLog:
-    """Return a matrix of 0 and 1 (of weights where the user says so) with its names.
+    """Return a matrix of 0 and 1 (of weights if the user states it) with its names.
 
     Args:
         array: Anything that a file can hold.

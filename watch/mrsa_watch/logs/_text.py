@@ -13,7 +13,7 @@ from mrsa_watch.logs._names import fault
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes
 LEAST_BYTES = 2**28  # that a text may have where less memory is allowed for the matrix
-_START_BYTES = 2**16  # by which a format is told
+_START_BYTES = 2**16  # by which a format is recognised
 _GZIP = b"\x1f\x8b"
 # A contribution in NVFlare's log, or the time with which a line of it begins.
 _NVFLARE = re.compile(

@@ -1,6 +1,6 @@
 """Tables with a column for each client: 0 and 1, or weights, below a header of names.
 
-A column of rounds (the index that a table of pandas writes beside its columns) names the rows.
+A column of rounds (the index that a table of pandas writes before its columns) names the rows.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def wide_columns(
 def _rounds_among(
     names: Sequence[str], options: Layout, where: str
 ) -> tuple[int | None, list[int]]:
-    """Return the place of the rounds, if any, and places of columns that number rows beside it."""
+    """Return the place of the rounds, if any, and places of other columns that number rows."""
     plain = {place: plain_name(name) for place, name in enumerate(names)
              if name not in options.ignore_columns}  # fmt: skip
     numbers = [place for place, name in plain.items() if name in _NUMBERS_OF_ROWS]
@@ -151,8 +151,8 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
     """Read a wide table of text.
 
     Raises:
-        ConfigurationError: If its entries are others than 0 and 1 (or weights, where the layout
-            says so): then its header lacks a round and a client.
+        ConfigurationError: If its entries are others than 0 and 1 (or weights, if the layout
+            allows them): then its header lacks a round and a client.
     """
     if options.layout == "auto":
         refuse_others(table, options)
