@@ -161,15 +161,13 @@ def _family(module: str) -> str:
 
 @functools.cache
 def _prose() -> str:
-    """Return pages, notebooks and examples as one text."""
-    folders = ("docs", "notebooks", "examples")
-    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))]
-    shown = [path for path in paths if path.suffix in (".md", ".py", ".ipynb")]
-    return "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *shown])
+    """Return pages and notebooks as one text."""
+    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("notebooks/*.ipynb")]
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def _uses(module: str, name: str) -> int:
-    """Return how often pages, notebooks and examples call a name: pages open with the most used."""
+    """Return how often pages and notebooks call a name: a family opens with the most used."""
     family = "mj" if module == PACKAGE else module.rpartition(".")[2]
     return len(re.findall(rf"\b{family}\.{name}\b", _prose()))
 
@@ -182,6 +180,8 @@ def _group(value: Any, name: str, module: str) -> str:
     home = sys.modules.get(getattr(value, "__module__", None) or "")
     if not _is_documented(value) or home is None or not home.__name__.startswith(OWN):
         return _OTHERS
+    if home.__name__ == PACKAGE:
+        return "Errors"
     first = (inspect.getdoc(home) or module).partition("\n\n")[0]
     title = " ".join(first.split()).removesuffix(".")
     return re.split(r"[:;]\s|\.\s", title.replace("`", ""))[0]
@@ -210,13 +210,26 @@ def _entry(module: str, name: str, value: Any) -> list[str]:
         shown = _shown(value)
         return [f".. py:data:: {name}", *([f"   :value: {shown}"] if shown else []), ""]
     if not inspect.isclass(value):
-        return [f".. autofunction:: {module}.{name}", ""]
+        return [f".. autofunction:: {module}.{name}", "", *_picture(name)]
     members = ", ".join(_members(value))
     return [
         f".. autoclass:: {module}.{name}",
         *([f"   :members: {members}"] if members else []),
         "",
     ]
+
+
+def _picture(name: str) -> list[str]:
+    """Return the gallery's figure of a plot, which leads to the script that drew it."""
+    for path in (ROOT / "docs" / "gallery" / "images").glob(f"{name}.*"):
+        words = ast.get_docstring(ast.parse((path.parents[1] / f"{name}.py").read_text("utf-8")))
+        return [
+            f".. image:: /docs/gallery/images/{path.name}",
+            f"   :alt: {words}",
+            f"   :target: ../gallery/index.html#{name.replace('_', '-')}",
+            "",
+        ]
+    return []
 
 
 def _home(module: str, name: str) -> str:

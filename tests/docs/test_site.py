@@ -146,6 +146,21 @@ def test_an_entry_says_what_its_docstring_says(site: pathlib.Path) -> None:
     assert "docutils literal" in entry
 
 
+def test_references_open_with_what_is_used_most_and_show_plots(site: pathlib.Path) -> None:
+    reference = site / "docs/reference"
+    text = (reference / "selection.html").read_text(encoding="utf-8")
+    names = ("rollout", "batch_partitioning", "bernoulli", "family_size")
+    places = [text.index(f'id="mrsa_jax.selection.{name}"') for name in names]
+    assert places[:2] == sorted(places)[:2]
+    plots = (reference / "plotting.html").read_text(encoding="utf-8")
+    figures = [name for name in mj.plotting.__all__ if name.startswith("plot_")]
+    assert all(f"_images/{name}." in plots for name in figures)
+    for path in reference.glob("*.html"):
+        for sign in re.findall(r'<dt class="sig.*?</dt>', path.read_text("utf-8"), re.DOTALL):
+            own = re.sub(r"<[^>]+>", "", sign).replace("__version__", "")
+            assert not re.search(r"ForwardRef|tyro\.conf\.|(?<![\w.])_[A-Za-z]", own), own
+
+
 def test_every_notebook_and_figure_appears(
     pages: dict[pathlib.Path, Page], site: pathlib.Path
 ) -> None:
