@@ -321,6 +321,8 @@ def test_machine_code_is_kept_until_what_it_is_made_of_changes(
     def run(step: int, sign: str) -> tuple[int, bool]:
         own = _module("called", tmp_path / "called.py", CALLED.format(step=step, sign=sign))
         other = _module("calling", tmp_path / "calling.py", CALLING)
+        for module in (own, other):  # numba keeps the code of modules that can be imported
+            monkeypatch.setitem(sys.modules, module.__name__, module)
         vars(other)["called"] = compiled(own.called)
         loop = compiled(other.calling)
         return loop(10), bool(loop.stats.cache_hits)
