@@ -212,15 +212,13 @@ class Canaries:
             ConfigurationError: If it is no such matrix or has no such client.
         """
         rows = _rows(participation)
-        share = self.mechanism.noise.variance
-        variances = share * np.maximum(rows.sum(axis=1), 1)
-        attack = distinguish(
+        variances = self.mechanism.noise.variance * np.maximum(rows.sum(axis=1), 1)
+        return distinguish(
             self.client,
             float(self.mechanism.quantizer.clip_norm),
             spread=self.spread,
             noise=variances,
-        )
-        return attack.test(rows)
+        ).test(rows)
 
     @needs_values
     def play(
@@ -284,8 +282,7 @@ class Canaries:
             for start in range(0, count, step):
                 # the last ones may be too many
                 keys = fold_over(key, jnp.arange(start, start + step))
-                shape = (rows.shape[1], dim)
-                seen, own = _played(keys, setting, on_device(is_there), shape, tile)
+                seen, own = _played(keys, setting, on_device(is_there), (rows.shape[1], dim), tile)
                 parts.append(np.asarray(seen, np.float64)[: count - start])
                 grams.add(np.asarray(own, np.float64)[: count - start])
             found.append(np.concatenate(parts) @ weights)

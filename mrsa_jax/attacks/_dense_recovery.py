@@ -110,8 +110,7 @@ def dense_recovery(layer: str | None = None, *, tolerance: float = 1e-2) -> Dens
         >>> mj.attacks.dense_recovery().run(0, view).inputs.round(4)
         array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
-    in_range = 0 < tolerance < 1
-    require(in_range, "tolerance", "must lie between 0 and 1", tolerance)
+    require(0 < tolerance < 1, "tolerance", "must lie between 0 and 1", tolerance)
     return DenseRecovery(layer, float(tolerance))
 
 

@@ -107,8 +107,7 @@ class Disaggregation:
             >>> bool((disaggregation().run(0, view).participation == history).all())
             True
         """
-        checked = checked_view(view, CountView)
-        sums, counts, interval = _checked(checked)
+        sums, counts, interval = _checked(checked_view(view, CountView))
         tilt_key, project_key = jax.random.split(as_key(key))
         null, is_exact, rank = _null_space(sums, counts.shape[1], project_key)
         distinct, group = np.unique(counts, axis=1, return_inverse=True)
@@ -198,8 +197,7 @@ def disaggregation(
         >>> mj.attacks.disaggregation(restarts=8).restarts
         8
     """
-    in_range = 0 < tolerance < 1
-    require(bool(in_range), "tolerance", "must lie in (0, 1)", tolerance)
+    require(bool(0 < tolerance < 1), "tolerance", "must lie in (0, 1)", tolerance)
     check_not_negative(seconds=seconds)
     return Disaggregation(
         check_integer(num_steps, "num_steps", 1),
@@ -246,8 +244,7 @@ def _null_space(sums: np.ndarray, num_clients: int, key: Array) -> tuple[np.ndar
     if most == num_rounds:
         falls[-1] = 0.0 if num_rounds > 1 and falls[:-1].max(initial=0.0) > 1 / _EXACT else np.inf
     rank = int(np.argmax(falls)) + 1
-    is_exact = bool(falls[rank - 1] > 1 / _EXACT)
-    return left[:, rank:].T, is_exact, rank
+    return left[:, rank:].T, bool(falls[rank - 1] > 1 / _EXACT), rank
 
 
 def _narrowed(sums: np.ndarray, key: Array) -> np.ndarray:

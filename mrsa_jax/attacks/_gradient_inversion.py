@@ -231,8 +231,7 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
         while counts.sum() < view.num_images:
             counts[np.argmax(wanted - counts)] += 1
         rows.append(np.repeat(np.arange(view.num_classes), counts))
-    labels = on_device(np.stack(rows), jnp.int32)
-    return labels.reshape(*updates.shape[:-1], view.num_images)
+    return on_device(np.stack(rows), jnp.int32).reshape(*updates.shape[:-1], view.num_images)
 
 
 def _last_bias(view: UpdateView, flat: Array) -> Array:
@@ -287,8 +286,7 @@ class _Problem:
     def start(self, images: Array) -> _State:
         with jax.numpy_dtype_promotion("standard"):
             states = jax.vmap(self.method.optimizer(self.attack).init)(images)
-        least = jnp.full(images.shape[0], jnp.inf, jnp.float32)
-        state = _State(images, states, images, least)
+        state = _State(images, states, images, jnp.full(images.shape[0], jnp.inf, jnp.float32))
         # a weak type would not survive the first steps, and the next ones be another program
         return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), state)
 

@@ -53,8 +53,7 @@ class Inconsistency(NamedTuple):
     def error(self) -> float:
         """Relative squared error of the target's update where it is seen."""
         truth = self.true_update[self.is_seen].astype(np.float64)
-        wrong = np.square(self.update[self.is_seen] - truth).sum()
-        return float(wrong / np.square(truth).sum())
+        return float(np.square(self.update[self.is_seen] - truth).sum() / np.square(truth).sum())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -226,8 +226,7 @@ def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) ->
     logits = _logits(model, parameters, inputs)
     is_label = jax.nn.one_hot(labels, logits.shape[-1], dtype=jnp.bool_)[None]
     own = jnp.sum(jnp.where(is_label, logits, jnp.float32(0)), axis=-1)
-    others = jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
-    return own - others
+    return own - jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
 
 
 def _checked(view: MembershipView) -> Array:

@@ -184,8 +184,7 @@ def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
     for value, name in ((given, "images"), (real, "references")):
         require(bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity")
     own, known = _standardised(given), _standardised(real)
-    similarity = own @ known.T
-    is_best = similarity.argmax(axis=-1) == np.arange(len(real))
+    is_best = (own @ known.T).argmax(axis=-1) == np.arange(len(real))
     return is_best & (np.abs(own).max(axis=-1) > 0)
 
 

@@ -204,8 +204,7 @@ class Replay:
     @one_program
     def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
         """Return the row of the first round: 0, or a uniform one."""
-        word = client_words(key, 1)[0]
-        row = (word % jnp.uint32(self.trace.shape[-2])).astype(jnp.int32)
+        row = (client_words(key, 1)[0] % jnp.uint32(self.trace.shape[-2])).astype(jnp.int32)
         return jnp.where(self.is_random, row, jnp.int32(0))
 
     @one_program

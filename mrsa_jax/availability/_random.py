@@ -82,8 +82,7 @@ class Independent:
         """
         rule = "must be one rate for each client (`for_clients` spreads a single one)"
         require(self.thresholds.ndim == 1, "dropout_rate", rule, f"shape {self.thresholds.shape}")
-        words = client_words(key, self.thresholds.shape[-1])
-        return ~happens(words, self.thresholds), state
+        return ~happens(client_words(key, self.thresholds.shape[-1]), self.thresholds), state
 
 
 @also_traced
@@ -212,8 +211,7 @@ class Markov:
     ) -> tuple[Bool[Array, " clients *trials"], Bool[Array, " clients *trials"]]:
         """Move every chain one round on; return who is online, which is also the next state."""
         words = client_words(key, self.away.shape[-1])
-        stays = ~happens(words, self.leave)
-        online = jnp.where(state, stays, happens(words, self.back))
+        online = jnp.where(state, ~happens(words, self.leave), happens(words, self.back))
         return online, online
 
 

@@ -441,6 +441,5 @@ def _check_clients(clients: Any, count: int) -> np.ndarray:
         return np.arange(count)
     some = np.atleast_1d(integer_or_vector(clients, "clients"))
     rule = f"must be one or more indices of clients, from 0 to {count - 1}"
-    good = some.size > 0 and bool(((some >= 0) & (some < count)).all())
-    require(good, "clients", rule, clients)
+    require(some.size > 0 and bool(((some >= 0) & (some < count)).all()), "clients", rule, clients)
     return some

@@ -45,8 +45,7 @@ def largest_square(form: Float64[np.ndarray, "rounds rounds"], separation: int) 
     for start in range(0, rounds, _ROWS):
         rows = np.arange(start, min(start + _ROWS, rounds))
         values = form[rows].copy()
-        near = np.abs(rows[:, None] - np.arange(rounds)) < separation
-        values[near] = 0.0
+        values[np.abs(rows[:, None] - np.arange(rounds)) < separation] = 0.0
         gains[rows] += _best(values, separation)
     return float(_best(gains[None], separation)[0])
 
@@ -139,8 +138,7 @@ class Histories:
         """Numbers of clients, equal for those whose counts have the same law."""
         if not self._is_symmetric:
             return np.arange(self.selector.num_clients)
-        rates = self.availability.dropout_rates
-        return np.asarray(np.unique(rates, return_inverse=True)[1])
+        return np.asarray(np.unique(self.availability.dropout_rates, return_inverse=True)[1])
 
     @property
     def _is_symmetric(self) -> bool:
@@ -194,8 +192,7 @@ class Histories:
 
         def of(some: np.ndarray) -> Sampled:
             own = np.ascontiguousarray(mu[:, some])
-            places = np.arange(own.size).reshape(own.shape)
-            return Sampled(own.ravel(), places, most, most**2)
+            return Sampled(own.ravel(), np.arange(own.size).reshape(own.shape), most, most**2)
 
         return of
 

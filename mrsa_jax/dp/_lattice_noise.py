@@ -106,8 +106,7 @@ def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int3
         _, draws = state
         place = jax.lax.argmax(draws == _OPEN, 0, jnp.uint32)
         words, *further = (entry_words(key, place, block) for block in range(4))
-        decided = _draws(table, words, [each for each, _ in further])
-        draws = draws.at[place].set(decided)
+        draws = draws.at[place].set(_draws(table, words, [each for each, _ in further]))
         return jnp.any(draws == _OPEN), draws
 
     # Whether any draw is open is asked outside the condition, where all cores take part.

@@ -315,8 +315,7 @@ def departures(variance: float, count: Any) -> Float64[np.ndarray, "*_"]:
         [0.0, 0.0, 0.000517232, 0.000536503]
     """
     number = np.asarray(count, np.int64)
-    largest = max(int(number.max(initial=1)), 1)
-    k = np.arange(1, largest)
+    k = np.arange(1, max(int(number.max(initial=1)), 1))
     terms = np.exp(-2.0 * math.pi**2 * variance * k / (k + 1.0))
     sums = np.concatenate([[0.0, 0.0], np.cumsum(terms)])
     return np.asarray(10.0 * sums[np.maximum(number, 0)])

@@ -107,8 +107,7 @@ class Ledger:
         if clients is not None:
             some = self._sums.members(clients, "clients")
         found = self._law.after_each(rows[:, some].astype(np.float64))
-        rounds = np.arange(self._sums.num_rounds)
-        ends = np.searchsorted(self._sums.rounds, rounds, side="right")
+        ends = np.searchsorted(self._sums.rounds, np.arange(self._sums.num_rounds), side="right")
         found = np.concatenate([np.zeros((1, len(some))), found])[ends]
         found[:, np.isnan(self.mu[some])] = np.nan
         return found
@@ -295,8 +294,7 @@ def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.nd
     noise = [None] * count if log is None or log.noise is None else log.noise
     pairs = zip(noise, told, strict=True)
     found = np.array([(own or 0.0) if most or clip is not None else 0.0 for own, most in pairs])
-    rule = "must be given: no log records noise and a clip"
-    require(bool(found.any()), "noise_multiplier", rule)
+    require(bool(found.any()), "noise_multiplier", "must be given: no log records noise and a clip")
     return clips, found
 
 

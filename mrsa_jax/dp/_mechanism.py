@@ -103,8 +103,7 @@ class RingMechanism:
         count = np.asarray(self.num_clients if survivors is None else survivors)
         integers = count.dtype.kind in "iu"
         inside = integers and bool(((count >= 0) & (count <= self.num_clients)).all())
-        rule = f"must be integers in [0, {self.num_clients}]"
-        require(inside, "survivors", rule, survivors)
+        require(inside, "survivors", f"must be integers in [0, {self.num_clients}]", survivors)
         own, bound = self.quantizer, float(self.quantizer.squared_bound)
         return renyi_bound(
             self.noise.kind,
@@ -390,8 +389,7 @@ class Composed:
         for start in range(0, len(self.counts), step):
             some = slice(start, start + step)
             spent = self.counts[some] @ self.divergences
-            is_bare = spent.min(axis=1) >= _VAST
-            found[..., some] = np.where(is_bare, most, least(spent))
+            found[..., some] = np.where(spent.min(axis=1) >= _VAST, most, least(spent))
             nothing = ~self.counts[some].any(axis=1)
             found[..., some][..., nothing] = 0.0
         return np.where(self.kinds < 0, np.nan, found[..., self.kinds])
@@ -434,5 +432,4 @@ class RingLosses:
 
 
 def _usable(divergences: np.ndarray) -> np.ndarray:
-    usable = np.asarray(ORDERS) > _LEAST
-    return np.where(usable, np.minimum(divergences, _VAST), _VAST)
+    return np.where(np.asarray(ORDERS) > _LEAST, np.minimum(divergences, _VAST), _VAST)

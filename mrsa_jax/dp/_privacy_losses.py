@@ -205,8 +205,7 @@ def _log_likelihoods(tables: Array, chances: Array, key: Array, with_it: bool) -
         jnp.full(SAMPLES, 2 * b, jnp.int32),
         nothing,
     )
-    blocks = jnp.arange(len(tables), dtype=jnp.uint32)
-    return lax.scan(pass_block, start, (blocks, tables))[0][4]
+    return lax.scan(pass_block, start, (jnp.arange(len(tables), dtype=jnp.uint32), tables))[0][4]
 
 
 def _normals(key: Array, b: int) -> Array:
@@ -347,11 +346,9 @@ def losses_of(
     together = 1 if platform() == "cpu" else at_once("selection", 4 * SAMPLES * held)
 
     def part(start: int) -> np.ndarray:
-        numbers = start + jnp.arange(together, dtype=jnp.uint32)
-        return np.asarray(run(key, numbers)).ravel()
+        return np.asarray(run(key, start + jnp.arange(together, dtype=jnp.uint32))).ravel()
 
-    starts = range(0, chunks, together)
-    tasks = [functools.partial(in_context(part), start) for start in starts]
+    tasks = [functools.partial(in_context(part), start) for start in range(0, chunks, together)]
     return np.concatenate(list(in_order(tasks)))[:samples]
 
 

@@ -133,8 +133,7 @@ class Form(NamedTuple):
         rows, columns = np.nonzero(gram)
         lower = np.tril(2.0 * np.abs(gram))
         lower[np.diag_indices_from(lower)] /= 2.0
-        band = int((rows - columns).max(initial=0))
-        return Form(lower, band, bool(gram.min(initial=0.0) >= 0))
+        return Form(lower, int((rows - columns).max(initial=0)), bool(gram.min(initial=0.0) >= 0))
 
     def squares(self, columns: np.ndarray) -> np.ndarray:
         """Return p^T |C^T C| p of each column p."""
@@ -182,14 +181,13 @@ class Losses:
         library = privacy_loss_distribution()
 
         def composed(is_above: bool) -> Any:
-            one = library.from_gaussian_mechanism(
+            return library.from_gaussian_mechanism(
                 noise_multiplier,
                 value_discretization_interval=_STEP,
                 pessimistic_estimate=is_above,
                 use_connect_dots=is_above,
                 sampling_prob=coin,
-            )
-            return one.self_compose(rounds)
+            ).self_compose(rounds)
 
         return Losses(composed(is_above=True), composed(is_above=False))
 
@@ -315,8 +313,7 @@ class Correlated:
         own = np.abs(columns[self.kept])
         squares = self._squares(own)
         is_bare = np.zeros(own.shape, np.bool_)
-        rows = np.flatnonzero(~self.unit.any(axis=1))
-        is_bare[rows] = self.bare @ (own != 0)
+        is_bare[np.flatnonzero(~self.unit.any(axis=1))] = self.bare @ (own != 0)
         squares[np.logical_or.accumulate(is_bare, axis=0)] = np.inf
         places = np.cumsum(self.kept)
         return np.concatenate([np.zeros((1, own.shape[1])), self.scale * np.sqrt(squares)])[places]

@@ -52,8 +52,7 @@ class Sums(NamedTuple):
             return _of_segments(participation, np.zeros(0, np.int64))
         if hasattr(participation, "participation") and hasattr(participation, "components"):
             rows, rounds = selection.learnt_rows(participation)
-            count = len(participation.participation)
-            return Sums(rows, rounds, count, None, np.ones(len(rows)))
+            return Sums(rows, rounds, len(participation.participation), None, np.ones(len(rows)))
         found = host_array(as_integers(participation, "participation"), "participation")
         rule = "must be one history [rounds, clients]"
         require(found.ndim == 2, "participation", rule, f"shape {found.shape}")
@@ -135,16 +134,14 @@ def _of_segments(history: hetero.SegmentHistory, members: np.ndarray) -> Sums:
     for rows, when, sizes in zip(history.participation, history.rounds, history.sizes, strict=True):
         left = (rows & ~is_known).sum(axis=1, dtype=np.int32)
         for own, found in zip(least, (sizes, left), strict=True):
-            values = np.where(rows, np.asarray(found, np.int32)[:, None], never)
-            np.minimum.at(own, when, values)
+            np.minimum.at(own, when, np.where(rows, np.asarray(found, np.int32)[:, None], never))
     least[:, :, is_known] = never
     rounds, clients = np.nonzero(least[1] < never)
     sorts = np.stack([rounds, *(own[rounds, clients] for own in least)])
     kinds, places = np.unique(sorts, axis=1, return_inverse=True)
     rows = np.zeros((kinds.shape[1], count), np.bool_)
     rows[places.reshape(-1), clients] = True
-    ones = np.ones(len(rows))
-    return Sums(rows, kinds[0], num_rounds, None, ones, history, kinds[1], kinds[2])
+    return Sums(rows, kinds[0], num_rounds, None, np.ones(len(rows)), history, kinds[1], kinds[2])
 
 
 def _of_log(log: privacy.ParticipationLog) -> tuple[np.ndarray, np.ndarray]:

@@ -95,8 +95,7 @@ def checkpoints(
     is_path = isinstance(directory, str | os.PathLike)
     require(is_path, "directory", "must be the path of a folder", directory)
     folder = pathlib.Path(directory)
-    is_free = folder.is_dir() or not folder.exists()
-    require(is_free, "directory", "must be a folder", str(folder))
+    require(folder.is_dir() or not folder.exists(), "directory", "must be a folder", str(folder))
     return Checkpoints(folder.absolute(), int(every), int(keep), identity, on_damage)
 
 

@@ -210,8 +210,7 @@ class Sketch:
 
     def drift(self, members: np.ndarray, rounds: np.ndarray) -> Drift:
         """Return the drift of the first rounds, by who sent in which."""
-        values = self.values[: len(members)]
-        return estimated(values, members, rounds, self._counts, self._sizes)
+        return estimated(self.values[: len(members)], members, rounds, self._counts, self._sizes)
 
 
 def estimated(
@@ -278,8 +277,7 @@ def estimated(
 
 def _with_all(by_layer: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return means over coordinates `[1 + layers, ...]`: over all, then within each layer."""
-    over_all = np.tensordot(shares, by_layer, 1)
-    return np.concatenate([over_all[None], by_layer])
+    return np.concatenate([np.tensordot(shares, by_layer, 1)[None], by_layer])
 
 
 def _correlogram(
@@ -333,8 +331,7 @@ def _correlogram(
                     whose[good] * longest + gaps[good], scaled[good], share[good], longest,
                 )  # fmt: skip
     lags = np.flatnonzero(pairs).astype(np.int32)
-    known = factors[:, lags] > 1e-9
-    correlation = products[:, lags] / np.where(known, factors[:, lags], np.nan)
+    correlation = products[:, lags] / np.where(factors[:, lags] > 1e-9, factors[:, lags], np.nan)
     return lags, pairs[lags], correlation, clients.astype(np.int32), fits
 
 
@@ -374,8 +371,7 @@ def _of_clients(
     shares = np.clip(fit / np.maximum(weight, 1e-300), 0.0, 1.0)
     shares[(pairs > 0).sum(axis=1) < _FEWEST_LAGS] = 1.0
     best = (shares**2 * weight - 2 * shares * fit).argmin(axis=1)
-    each = np.arange(len(best))
-    is_known, lasting = pairs.any(axis=1), shares[each, best]
+    is_known, lasting = pairs.any(axis=1), shares[np.arange(len(best)), best]
     memory = np.where(lasting > 0, tried[best], 0.0)
     return np.stack([ratios, np.where(is_known, memory, np.nan),
                      np.where(is_known, lasting, np.nan)])  # fmt: skip

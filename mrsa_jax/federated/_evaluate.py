@@ -64,8 +64,7 @@ def evaluate(
         >>> round(loss, 4) == round(float(np.log(10)), 4)  # all classes equally likely
         True
     """
-    shape = tuple(np.shape(inputs)[1:])
-    most = None if loss is not None else num_outputs(model, shape)
+    most = None if loss is not None else num_outputs(model, tuple(np.shape(inputs)[1:]))
     test = batched(inputs, labels, batch_size, most, is_own=loss is not None)
     found = evaluation(model, on_device(parameters, jnp.float32), *test, loss=loss)
     return Evaluation(*map(float, found))

@@ -163,16 +163,14 @@ def unflatten(
     leaves, tree = _structure(model, tuple(input_shape))
     sizes = [math.prod(leaf.shape) for leaf in leaves]
     fits = parameters.shape == (sum(sizes),)
-    rule = f"must have the model's {sum(sizes)} entries"
-    require(fits, "parameters", rule, parameters.shape)
+    require(fits, "parameters", f"must have the model's {sum(sizes)} entries", parameters.shape)
     return jax.tree.unflatten(tree, _parts(parameters, tuple(leaf.shape for leaf in leaves)))
 
 
 @functools.partial(one_program, static_argnums=1)
 def _parts(parameters: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
     """Cut a vector into arrays of these shapes."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    parts = jnp.split(parameters, ends[:-1])
+    parts = jnp.split(parameters, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
@@ -207,8 +205,7 @@ def _initialise(
 def _traced_outputs(model: nn.Module, input_shape: tuple[int, ...]) -> int:
     leaves, tree = _structure(model, input_shape)
     images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-    logits = jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), images)
-    return int(logits.shape[-1])
+    return int(jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), images).shape[-1])
 
 
 @functools.lru_cache(maxsize=64)

@@ -190,8 +190,7 @@ class Run:
         cohorts, every = training.history.cohorts, int(training.evaluate_every)
         num_rounds, shape = len(cohorts), training.sample_shape
         self.server: Any = PLAIN_AVERAGE if training.server is None else training.server
-        asked = cohorts[self.to_train]
-        self.members, self.present = padded_slots(asked, training.width, order)
+        self.members, self.present = padded_slots(cohorts[self.to_train], training.width, order)
         due = np.union1d(np.arange(every - 1, num_rounds, every), np.arange(num_rounds)[-1:])
         is_tested = test is not None or training.client_test is not None
         self.evaluated = (due if is_tested else due[:0]).astype(np.int64)

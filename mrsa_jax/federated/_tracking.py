@@ -122,8 +122,7 @@ class Wandb:
         """Import the library; a run begins with its first record."""
         self.folder = _checked_path(folder, "folder")
         known = (None, "offline", "online", "disabled")
-        rule = "must be offline, online, disabled or None"
-        require(mode in known, "mode", rule, mode)
+        require(mode in known, "mode", "must be offline, online, disabled or None", mode)
         self._library = needed("wandb", "wandb", "`wandb` must not be set if wandb is missing")
         self._mode = os.environ.get("WANDB_MODE", "offline") if mode is None else mode
         self._settings = settings

@@ -101,10 +101,8 @@ def train(
     check_trainings([training], "training", checkpoints)
     check_function(callback, "callback")
     is_own = loss_of(training.trainer) is not None
-    test = prepared_test(training.test, training.sample_shape, is_own)
-    run = Run(seed, training, test, callback)
-    advance = one_run(run, memory_bytes, checked_mesh(mesh), checkpoints)
-    drive([run], advance, checkpoints, progress)
+    run = Run(seed, training, prepared_test(training.test, training.sample_shape, is_own), callback)
+    drive([run], one_run(run, memory_bytes, checked_mesh(mesh), checkpoints), checkpoints, progress)
     return run.result()
 
 
@@ -147,8 +145,7 @@ def drive(
         _test(live)
         tell(range(before + 1, step))
         if step > before:
-            is_last = all(run.is_over for run in runs)
-            if store is not None and store.is_due(step, is_last):
+            if store is not None and store.is_due(step, all(run.is_over for run in runs)):
                 store.save(step, [run.state() for run in runs])
             tell(range(step, step + 1))
 

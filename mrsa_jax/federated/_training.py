@@ -126,10 +126,8 @@ class Training:
             found = getattr(self.client_test, "num_clients", type(self.client_test).__name__)
             require(found == data.num_clients, "client_test", rule, found)
             check_model(self.model, self.client_test, loss_of(self.trainer))
-        own_weights = checked_weights(self.weights, data.num_clients)
-        object.__setattr__(self, "weights", own_weights)
-        order = checked_order(self.slot_order, data.num_clients)
-        object.__setattr__(self, "slot_order", order)
+        object.__setattr__(self, "weights", checked_weights(self.weights, data.num_clients))
+        object.__setattr__(self, "slot_order", checked_order(self.slot_order, data.num_clients))
         largest = int(self.history.cohorts.sum(axis=1).max(initial=1))
         rule = "must have a participant for each member of the largest cohort"
         given = f"{self.width} participants", f"{largest} members"

@@ -76,8 +76,7 @@ def is_connected(
         [True, False]
     """
     found = component_labels(adjacency, alive)
-    index = jax.lax.iota(jnp.int32, found.shape[0])
-    return jnp.sum(found == index, dtype=jnp.int32) <= 1
+    return jnp.sum(found == jax.lax.iota(jnp.int32, found.shape[0]), dtype=jnp.int32) <= 1
 
 
 def _square(adjacency: ArrayLike | Sequence[Any]) -> Array:

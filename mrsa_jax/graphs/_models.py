@@ -216,16 +216,14 @@ def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> H
 def random_places(key: Key[Array, ""], num_clients: int) -> Int32[Array, " clients"]:
     """Return a random permutation: the clients sorted by 64 random bits each."""
     first, second = client_words(key, num_clients), client_words(key, num_clients, word=1)
-    index = jax.lax.iota(jnp.int32, num_clients)
-    return jax.lax.sort((first, second, index), num_keys=2)[2]
+    return jax.lax.sort((first, second, jax.lax.iota(jnp.int32, num_clients)), num_keys=2)[2]
 
 
 def circulant(
     places: Int32[Array, " clients"], degree: Int32[Array, ""]
 ) -> Bool[Array, "clients clients"]:
     """Join those whose places on the ring are 1 to k/2 apart, and for odd k those opposite."""
-    num_clients = places.shape[0]
-    n, k = jnp.int32(num_clients), on_device(degree, jnp.int32)
+    n, k = jnp.int32(places.shape[0]), on_device(degree, jnp.int32)
     apart = jnp.abs(places[:, None] - places[None, :])
     distance = jnp.minimum(apart, n - apart)
     near = (distance >= 1) & (distance <= k // 2)
@@ -321,8 +319,7 @@ def _switched(
     def step(ends: Array, number: Array) -> tuple[Array, None]:
         return _switch_pairs(fold(key, number), ends, num_clients), None
 
-    numbers = jnp.arange(1, _STEPS + 1, dtype=jnp.uint32)
-    ends, _ = jax.lax.scan(step, start, numbers)
+    ends, _ = jax.lax.scan(step, start, jnp.arange(1, _STEPS + 1, dtype=jnp.uint32))
     half = jnp.zeros((num_clients, num_clients), jnp.bool_).at[ends[0], ends[1]].set(True)
     return half | half.T
 

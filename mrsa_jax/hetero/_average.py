@@ -163,8 +163,7 @@ class SegmentAverage:
         round_ = judge(self.layout, None, alive, self.threshold)
         if self.noise is not None:
             cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
-        run = _Run(self, state.round_index, ids, cast, round_)
-        update, learned, counted = run.segments(values)
+        update, learned, counted = _Run(self, state.round_index, ids, cast, round_).segments(values)
         clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, self.layout.dim)
@@ -194,8 +193,7 @@ class _Run(NamedTuple):
 
     def segments(self, values: Array) -> tuple[Array, Array, Counted]:
         """Return the update, the ring sums, and by segment what was counted."""
-        layout = self.average.layout
-        spans = spans_of(layout)
+        spans = spans_of(self.average.layout)
         widest = max(span.width for span in spans)
         if self.average.fidelity == "array":
             seeds = derive_seeds(self.average.key_material, self.ids, self.index)
@@ -214,8 +212,7 @@ class _Run(NamedTuple):
 
     def _padded(self, values: Array, seeds: Seeds, span: Span) -> Any:
         codes, counted = code_span(values, span.start, span.rows, self.cast, width=span.width)
-        layout = self.average.layout
-        totals = padded_span(seeds, codes, layout, span, self.index, self.round_)
+        totals = padded_span(seeds, codes, self.average.layout, span, self.index, self.round_)
         return self._update(totals, span.rows), totals, counted
 
     def _update(self, totals: Any, rows: SegmentRows) -> Array:

@@ -87,8 +87,7 @@ def encode(
     codes, counted = zip(*(
         code_span(values, span.start, span.rows, cast, width=span.width) for span in spans
     ), strict=True)  # fmt: skip
-    outside = tuple(own.outside for own in counted)
-    return jnp.concatenate(codes, axis=1), _share(outside, layout.dim)
+    return jnp.concatenate(codes, axis=1), _share(tuple(own.outside for own in counted), layout.dim)
 
 
 @functools.partial(jax.jit, static_argnames=("dim",))
@@ -179,8 +178,7 @@ def _checked_counts(counts: Any, layout: SegmentLayout) -> Any:
     require(proper, "counts", "must hold an integer for each block", number.shape, number.dtype)
     rule = "must lie between 0 and the members of each block"
     if not is_traced(number):
-        within = bool(((number >= 0) & (number <= sizes)).all())
-        require(within, "counts", rule, number.tolist())
+        require(bool(((number >= 0) & (number <= sizes)).all()), "counts", rule, number.tolist())
     return number.astype(np.int32)
 
 

@@ -187,8 +187,7 @@ def _natural_cuts(values: np.ndarray, num_groups: int) -> list[int]:
     best[0, 0] = 0.0
     cut = np.zeros((num_groups + 1, count + 1), np.int64)
     for stop in range(2, count + 1):
-        own = costs(stop)
-        totals = best[:num_groups] + own[None]
+        totals = best[:num_groups] + costs(stop)[None]
         cut[1:, stop] = np.argmin(totals, axis=1)
         best[1:, stop] = np.min(totals, axis=1)
     cuts = [count]

@@ -395,12 +395,10 @@ def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumL
     num_clients = matrix.shape[1]
     kept = np.zeros((num_clients, num_clients), np.bool_)
     when = np.zeros(num_clients, np.int32)
-    first = np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)[1]
-    distinct = np.sort(first)
+    distinct = np.sort(np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)[1])
     rank = 0
     if len(distinct):
-        ranks = np.asarray(rank_trajectory(matrix[distinct]))
-        growing = distinct[np.diff(ranks, prepend=0) > 0]
+        growing = distinct[np.diff(np.asarray(rank_trajectory(matrix[distinct])), prepend=0) > 0]
         rank = len(growing)
         kept[:rank], when[:rank] = matrix[growing], rounds[growing]
     rows = np.asarray(privacy.first_exposure(kept))

@@ -242,8 +242,7 @@ class GroupAdvice:
         lines = ["groups    level  claimed"]
         for option in self.options:
             mark = "  <- best" if option == self.best else ""
-            row = f"{option.num_groups:6d} {option.level!s:>8} {option.claimed!s:>8}{mark}"
-            lines.append(row)
+            lines.append(f"{option.num_groups:6d} {option.level!s:>8} {option.claimed!s:>8}{mark}")
         return "\n".join(lines)
 
 

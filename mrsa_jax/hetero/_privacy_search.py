@@ -70,8 +70,7 @@ def most_learned(rows: Blocks, num_groups: int, budget: int | None = None) -> Fo
                     return Found(best.side, best.count, best.count)
             left = None if left is None else left - steps
         turn *= 2
-    bound = max(best.count, min(search.bound() for search in searches))
-    return Found(best.side, best.count, bound)
+    return Found(best.side, best.count, max(best.count, min(search.bound() for search in searches)))
 
 
 @dataclasses.dataclass
@@ -115,8 +114,7 @@ class _ByGroup:
         self._all = (1 << size) - 1
         # a union and its complement are learnt in the same rows: group 0 is inside
         lost = (list(shared[0]), [0] * size)
-        start = _Sides((1 << num_rows) - 1, lost, list(range(1, size)), 1)
-        self._stack = [start]
+        self._stack = [_Sides((1 << num_rows) - 1, lost, list(range(1, size)), 1)]
 
     def bound(self) -> int:
         """Return the most rows of any union that was not looked at."""
@@ -179,8 +177,7 @@ class _ByRow:
 
     def bound(self) -> int:
         """Return the most rows of any union that was not looked at."""
-        bounds = (own.met + len(own.open_rows) - own.tried for own in self._stack)
-        return max(bounds, default=0)
+        return max((own.met + len(own.open_rows) - own.tried for own in self._stack), default=0)
 
     def step(self) -> bool:
         """Demand one more row of the last node; False when there is none."""

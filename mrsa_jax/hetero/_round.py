@@ -126,8 +126,7 @@ def _judged(
     asked, joined, shared, sent, answered = survivors
 
     def holders(here: Array) -> Array:
-        count = jnp.sum(asked & here, dtype=jnp.int32)
-        return jnp.where(asked, count, here.astype(jnp.int32))
+        return jnp.where(asked, jnp.sum(asked & here, dtype=jnp.int32), here.astype(jnp.int32))
 
     if thresholds is None:
         neighbours = jnp.where(asked, jnp.sum(asked, dtype=jnp.int32) - jnp.int32(1), jnp.int32(0))
@@ -310,8 +309,7 @@ def table_of(totals: Any, rows: SegmentRows, first: int, counts: Any) -> Array:
     if is_traced(totals, counts):
         table = jnp.stack([*totals, jnp.zeros_like(totals[0])])[place]
         return jnp.where((_counts_of(rows, counts) > 0)[:, :, None], table, jnp.uint32(0))
-    shape = np.shape(totals[0])
-    table = np.stack([*map(np.asarray, totals), np.zeros(shape, np.uint32)])[place]
+    table = np.stack([*map(np.asarray, totals), np.zeros(np.shape(totals[0]), np.uint32)])[place]
     table[np.append(np.asarray(counts), 0)[rows.number] == 0] = 0
     return on_device(table)
 

@@ -168,8 +168,7 @@ def combine_row(
     if rule is None:
         share = weights / jnp.maximum(jnp.sum(weights), jnp.float32(1))
         return jnp.sum(averages * share[:, None], axis=0)
-    combined = jnp.asarray(rule(averages, weights))
-    return jnp.where(jnp.any(counts > 0), combined, jnp.float32(0))
+    return jnp.where(jnp.any(counts > 0), jnp.asarray(rule(averages, weights)), jnp.float32(0))
 
 
 # ---- Noise that clients add to their codes of a layout's sums, block by block.

@@ -166,8 +166,7 @@ class _Search:
         self.limits, self.nodes_left = limits, max_nodes
         self.rows = np.arange(len(limits))
         # held[row, block, group]: whether the group is in the block
-        number = np.arange(int(block_of.max()) + 1)
-        self.held = block_of[:, None, :] == number[None, :, None]
+        self.held = block_of[:, None, :] == np.arange(int(block_of.max()) + 1)[None, :, None]
         self.block_weight = (self.held * table[:, None, :]).max(axis=2)
         self.best, self.cap = 0, 0
         self.groups: tuple[int, ...] = ()

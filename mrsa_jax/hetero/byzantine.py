@@ -319,8 +319,7 @@ def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Arr
 
     A key for each slot, so that its residues do not depend on the size of the round.
     """
-    slots = jnp.arange(shape[0], dtype=jnp.uint32)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, slots)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(shape[0], dtype=jnp.uint32))
     words = jax.vmap(lambda own: random_words(own, (2, *shape[1:])))(keys)
     high, low = words[:, 0], words[:, 1]
     spread = jnp.broadcast_to(modulus, shape)

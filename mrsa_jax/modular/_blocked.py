@@ -143,8 +143,7 @@ def _take_off_block(
     factors = jnp.take_along_axis(work, columns[:, None, :], axis=2, mode="clip")
     factors = rules.divide(factors, pivots)
     work = rules.less_product(work, factors, rows)
-    raised = pivots != pivots.dtype.type(0)
-    return work, lax.dynamic_update_slice_in_dim(found, raised, begin, 1)
+    return work, lax.dynamic_update_slice_in_dim(found, pivots != pivots.dtype.type(0), begin, 1)
 
 
 def _clear_column(
@@ -157,8 +156,7 @@ def _clear_column(
     column = jnp.argmax(row != zero, axis=1).astype(jnp.int32)
     entries = jnp.take_along_axis(rows, column[:, None, None], axis=2)[..., 0]
     pivot = lax.dynamic_index_in_dim(entries, index, 1, keepdims=False)
-    is_own = (jnp.arange(rows.shape[1]) == index)[None, :]
-    factors = jnp.where(is_own, zero, entries)
+    factors = jnp.where((jnp.arange(rows.shape[1]) == index)[None, :], zero, entries)
     # an empty row changes nothing
     rows = rules.cross(rows, row, factors, jnp.where(pivot == zero, one, pivot))
     return rows, lax.dynamic_update_slice_in_dim(columns, column[:, None], index, 1)
@@ -259,8 +257,7 @@ def _sum_of_products(pairs: list[tuple[Array, Array]], of: Field) -> UInt32[Arra
 
 def _rules_by_limbs(of: Field) -> _Rules:
     def cross(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
-        shared = companion(pivot, of)[:, None, None]
-        kept = scale(rows, pivot[:, None, None], shared, of)
+        kept = scale(rows, pivot[:, None, None], companion(pivot, of)[:, None, None], of)
         ratio = companion(factors, of)[:, :, None]
         return subtract(kept, scale(row[:, None, :], factors[:, :, None], ratio, of), of)
 

@@ -362,8 +362,7 @@ def _ranks_by_loops(host: np.ndarray) -> np.ndarray:
     for prime in _drawn_for(host) if (ranks < bounds).any() else ():
         left = np.flatnonzero(ranks < bounds)
         if left.size:
-            found = compiled_prefix_ranks(host[left], prime)[:, -1]
-            ranks[left] = np.maximum(ranks[left], found)
+            ranks[left] = np.maximum(ranks[left], compiled_prefix_ranks(host[left], prime)[:, -1])
     return ranks
 
 
@@ -406,9 +405,7 @@ def _largest(ranks: list[Array], shape: tuple[int, ...]) -> Array:
 
 def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
     """Return primes that decide about these matrices."""
-    if is_traced(array):
-        return PRIMES
-    return draw_primes(enough_primes(minor_bits(array), cases=2))
+    return PRIMES if is_traced(array) else draw_primes(enough_primes(minor_bits(array), cases=2))
 
 
 def _stack(array: np.ndarray | Array) -> np.ndarray | Array:

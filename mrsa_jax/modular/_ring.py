@@ -40,8 +40,7 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
     """
     rule = "must be a power of two from 2 to 2**32 or any integer in [2, 2**31)"
     value = check_integer(modulus, argument, 2, 2**32, rule=rule)
-    fits = value < 2**31 or is_power_of_two(value)
-    require(fits, argument, rule, modulus)
+    require(value < 2**31 or is_power_of_two(value), argument, rule, modulus)
     return value
 
 
@@ -209,9 +208,7 @@ def reduce_words(
 @one_program
 def _add(left: Array, right: Array, ring: Ring) -> Array:
     total = left + right
-    if ring.is_power:
-        return total & ring.low_bits
-    return jnp.minimum(total, total - ring.modulus)
+    return total & ring.low_bits if ring.is_power else jnp.minimum(total, total - ring.modulus)
 
 
 @one_program

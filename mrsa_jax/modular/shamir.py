@@ -190,8 +190,7 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
         terms = jnp.where(chosen[None, :], terms, jnp.uint32(0))
         return lax.reduce(terms, jnp.uint32(0), lambda a, b: add(a, b, prime), (1,))
 
-    batch = at_once("shares", 4 * points.shape[1])
-    return lax.map(one, (shares, points, used), batch_size=batch)
+    return lax.map(one, (shares, points, used), batch_size=at_once("shares", 4 * points.shape[1]))
 
 
 def _lagrange(points: Array, used: Array, prime: int) -> Array:

@@ -187,8 +187,7 @@ class Audit:
             return over_parts([first for _, first in self.exposed], log, own)
         log, _ = log_without(log, self.coalition)
         drifting = None if self.updates is None else self.updates.drifting
-        firsts = [first for _, first in self.exposed]
-        return over_rounds(log, firsts, self.weak, progress, drifting)
+        return over_rounds(log, [first for _, first in self.exposed], self.weak, progress, drifting)
 
     def gate(self, target: float | int, definition: Definition = "weak") -> Gate:
         """Return whether privacy of at least `target` is known; what is uncertain fails.
@@ -212,8 +211,7 @@ class Audit:
             >>> mj.privacy.audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0).gate(2.5, "hidden").reason
             'client 0 is hidden among 1.67, below 2.5'
         """
-        known = typing.get_args(Definition)
-        check_known(definition, "definition", known, "a known definition")
+        check_known(definition, "definition", typing.get_args(Definition), "a known definition")
         if self.parts:
             return self._gate_of_parts(target, definition)
         if definition == "hidden":

@@ -278,8 +278,7 @@ class Noise:
         ratios = tuple(
             own / most if own and most else 0.0 for own, most in zip(noise, clip, strict=True)
         )
-        largest = max(most for _, most in told)
-        return Noise(min(ratios), largest, _check_delta(delta), None, ratios)
+        return Noise(min(ratios), max(most for _, most in told), _check_delta(delta), None, ratios)
 
     def figures(self, log: ParticipationLog) -> Noisy:
         """Return how well the worst clients of a log are distinguished.
@@ -319,8 +318,7 @@ class Noise:
         return f"the noise that the log records (noise multiplier {size}{more if bare else ''})"
 
     def _worst(self, log: ParticipationLog, found: Distinguishability) -> Told:
-        order = np.argsort(-found.mu, kind="stable")[:_MOST_NOTED]
-        noted = [i for i in order if found.mu[i] > 0]
+        noted = [i for i in np.argsort(-found.mu, kind="stable")[:_MOST_NOTED] if found.mu[i] > 0]
         epsilon = found.epsilon(self.delta)
         return tuple((log.clients[i], float(found.mu[i]), float(epsilon[i])) for i in noted)
 

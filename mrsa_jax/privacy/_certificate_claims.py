@@ -52,8 +52,7 @@ class Proofs:
         self.members = _classes(others.participation)
         self.sizes = [len(own) for own in self.members]
         self.class_of = {i: k for k, own in enumerate(self.members) for i in own}
-        first = [own[0] for own in self.members]
-        self.M = others.participation[:, first] * 1
+        self.M = others.participation[:, [own[0] for own in self.members]] * 1
         self.unproven: list[str] = []
         self.vectors: list[list[int]] = []
         self.at_least = 0  # weak T, with proof
@@ -132,8 +131,7 @@ class Proofs:
 
     def _plain_rank(self) -> int:
         """Return what the rank cannot exceed, without a proof."""
-        rows = {tuple(row) for row in self.M.tolist() if any(row)}
-        return min(len(rows), len(self.sizes))
+        return min(len({tuple(row) for row in self.M.tolist() if any(row)}), len(self.sizes))
 
     def _searched(self) -> int:
         """Return the most clients in sets that the checker can look through, to be of use."""

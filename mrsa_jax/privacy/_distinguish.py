@@ -235,8 +235,7 @@ def _signal(history: Any, noise: Any) -> np.ndarray:
     step = at_once("columns", 8 * rounds * max(1, math.prod(trials)))
     for start in range(0, clients, step):
         some = slice(start, start + step)
-        columns = np.asarray(as_floats(array[..., some], is_scaled=False))
-        found[..., some] = of(columns, root)
+        found[..., some] = of(np.asarray(as_floats(array[..., some], is_scaled=False)), root)
     return found
 
 

@@ -230,8 +230,7 @@ def _of_values(histories: np.ndarray) -> np.ndarray | Array:
 
 def _has_single_column(history: np.ndarray) -> bool:
     """Return whether some client who took part has a column that no other has."""
-    took_part = (history != 0).any(axis=0)
-    _, sizes = np.unique(column_codes(history)[took_part], return_counts=True)
+    _, sizes = np.unique(column_codes(history)[(history != 0).any(axis=0)], return_counts=True)
     return bool((sizes == 1).any())
 
 
@@ -243,8 +242,7 @@ def _of_new_rounds(histories: np.ndarray) -> np.ndarray:
     rows = np.take_along_axis(histories, chosen[..., None], axis=1)
     rows = rows * np.take_along_axis(grows, chosen, axis=1)[..., None].astype(rows.dtype)
     first = _of_all_rows(rows)
-    rounds_of = np.take_along_axis(chosen, np.maximum(first, 0), axis=1)
-    return np.where(first >= 0, rounds_of, -1)
+    return np.where(first >= 0, np.take_along_axis(chosen, np.maximum(first, 0), axis=1), -1)
 
 
 def _of_all_rows(histories: np.ndarray | Array) -> np.ndarray | Array:
@@ -253,8 +251,7 @@ def _of_all_rows(histories: np.ndarray | Array) -> np.ndarray | Array:
     if is_traced(histories):
         return _first(histories, PRIMES, lambda run, tile: run(tile))
     # with the ranks, decided before, all of a history stays below the chance that is stated
-    cases = 4 * clients
-    primes = draw_primes(enough_primes(minor_bits(histories), cases))
+    primes = draw_primes(enough_primes(minor_bits(histories), 4 * clients))
     # few sizes of batches, as each is compiled
     padding = min(2 ** (count - 1).bit_length(), -(-count // 64) * 64) - count
     library: Any = np if isinstance(histories, np.ndarray) else jnp

@@ -82,8 +82,7 @@ def _one_form(
         ranks[history, which, index] = form[2]
         return form
 
-    nothing = jnp.zeros((width, width), jnp.uint32)
-    start = (nothing, jnp.zeros(width, jnp.int32), jnp.int32(0))
+    start = (jnp.zeros((width, width), jnp.uint32), jnp.zeros(width, jnp.int32), jnp.int32(0))
     form, changed, _ = lax.fori_loop(0, rounds, one_round, start)
     count = jnp.sum((form != jnp.uint32(0)).astype(jnp.int32), axis=1)
     first[history, which, :] = jnp.where(count == jnp.int32(1), changed, jnp.int32(rounds))

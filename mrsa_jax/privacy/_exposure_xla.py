@@ -39,8 +39,7 @@ def first_rounds(
         of: The fields, stacked.
         tile: Histories that go at once. One at a time leaves out the rounds that add nothing.
     """
-    one = functools.partial(_one_history, of=of, skips=tile == 1)
-    return map_tiles(one, rows, tile)
+    return map_tiles(functools.partial(_one_history, of=of, skips=tile == 1), rows, tile)
 
 
 def joined(

@@ -233,8 +233,7 @@ def hidden_among(
     kernel = _drift(memory, share, array.shape[-2])
     found: Any
     if kernel is not None:
-        how = "rounds" if each_round else "last"
-        found = _of_updates(array, kernel, noise, spread, how)
+        found = _of_updates(array, kernel, noise, spread, "rounds" if each_round else "last")
     else:
         found = among(array, noise_root(noise, spread, array))
         if each_round:

@@ -292,8 +292,7 @@ def _one_history(
     rounds, clients = rows.shape
     rows = jnp.where(is_new[:, None], rows, jnp.float64(0))
     if root is None:
-        order = jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]
-        units = orthonormal(rows[order])
+        units = orthonormal(rows[jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]])
     elif by_blocks:
         every, errors = _in_blocks(rows, root)
         return (every[-1:], errors[-1:]) if last_only else (every, errors)

@@ -70,8 +70,7 @@ def strong_privacy(P: Any, *, coalition: Any = ()) -> int | Int32[Array, ""] | N
     if is_traced(history):
         return strong_privacy_trajectory(history)[-1]
     array = host_array(history, "P")
-    part = (array != 0).any(axis=0)
-    classes = collections.Counter(column_codes(array)[part].tolist())
+    classes = collections.Counter(column_codes(array)[(array != 0).any(axis=0)].tolist())
     return min(classes.values(), default=None)
 
 
@@ -121,11 +120,9 @@ def _of_values(weights: np.ndarray) -> np.ndarray:
     """
     batch, rounds, clients = weights.shape
     columns = weights.swapaxes(0, 1).reshape(rounds, -1)
-    order = np.lexsort((*columns[::-1], np.repeat(np.arange(batch), clients)))
-    columns = columns[:, order]
+    columns = columns[:, np.lexsort((*columns[::-1], np.repeat(np.arange(batch), clients)))]
     begins = np.ones(columns.shape, np.bool_)
-    differs = columns[:, 1:] != columns[:, :-1]
-    np.logical_or.accumulate(differs, axis=0, out=begins[:, 1:])
+    np.logical_or.accumulate(columns[:, 1:] != columns[:, :-1], axis=0, out=begins[:, 1:])
     begins[:, ::clients] = True
     ever = np.logical_or.accumulate(columns != 0, axis=0)
     starts = np.flatnonzero(begins)

@@ -312,8 +312,7 @@ class Server:
 
     def _add_up(self, number: int) -> None:
         """Set a block's total."""
-        block = self._plan[number]
-        total = PadSum(self.totals[number], block.modulus, number, self.round_index)
+        total = PadSum(self.totals[number], self._plan[number].modulus, number, self.round_index)
         for row, (owner, _) in enumerate(self._learnt):
             if owner == number:
                 total.add_residues(self._sum(row))

@@ -111,8 +111,7 @@ def check_ascending(name: str, ids: Sequence[int]) -> None:
 def check_entries(name: str, entries: Sequence[tuple[int, bytes]], size: int) -> None:
     """Check that entries ascend by id and have one size."""
     check_ascending(name, [entry[0] for entry in entries])
-    fits = all(len(entry[1]) == size for entry in entries)
-    check(fits, name, f"needs {size} bytes an entry")
+    check(all(len(entry[1]) == size for entry in entries), name, f"needs {size} bytes an entry")
 
 
 def pack_entries(entries: Sequence[tuple[int, bytes]]) -> bytes:

@@ -67,8 +67,7 @@ class Message:
     def __post_init__(self) -> None:
         name = type(self).__name__
         check_words(name, self.round_index, *(getattr(self, own) for own in self.WORDS))
-        fits = all(len(getattr(self, own)) == size for own, size in self.FIXED)
-        check(fits, name, self.NEEDS)
+        check(all(len(getattr(self, own)) == size for own, size in self.FIXED), name, self.NEEDS)
         for own, size in self.LISTS:
             check_entries(name, getattr(self, own), size)
 
@@ -249,8 +248,7 @@ class MaskedInput:
         check(length == expected, reader.name, f"has length {length}, not {expected}")
         body = reader.take(cls.size(layout) - HEADER_BYTES - ID_BYTES - COUNT_BYTES)
         reader.end()
-        residues = unpack_residues(body, layout)
-        return cls(reader.round_index, client, tuple(layout), residues)
+        return cls(reader.round_index, client, tuple(layout), unpack_residues(body, layout))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,8 +327,7 @@ class UnmaskShares(Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         limbs = limbs_of([share for _, share in (*self.self_shares, *self.key_shares)])
-        inside = bool((limbs < SHAMIR_PRIME).all())
-        check(inside, "UnmaskShares", "holds a limb outside the field")
+        check(bool((limbs < SHAMIR_PRIME).all()), "UnmaskShares", "holds a limb outside the field")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -118,16 +118,14 @@ def rotate(
 ) -> Float32[Array, " padded"]:
     """Return H D x of values padded with zeros: the rotation, times the root of its length."""
     length = padded_length(values.shape[0])
-    padded = jnp.pad(values, (0, length - values.shape[0]))
-    return hadamard(padded * _signs(words, length))
+    return hadamard(jnp.pad(values, (0, length - values.shape[0])) * _signs(words, length))
 
 
 def rotate_back(
     values: Float32[Array, " padded"], words: UInt32[Array, " words"], dim: int
 ) -> Float32[Array, " dim"]:
     """Return the first coordinates of D H y: what undoes `rotate`, times its length."""
-    length = values.shape[0]
-    return (hadamard(values) * _signs(words, length))[:dim]
+    return (hadamard(values) * _signs(words, values.shape[0]))[:dim]
 
 
 def _signs(words: Array, length: int) -> Float32[Array, " padded"]:

@@ -163,8 +163,7 @@ def wrap_probability(
     surest = _bound(ring / 2.0, variance, 0.0, float((number * (levels - 1) + 1) // 2))
     if not isinstance(quantizer, LatticeQuantizer) or not quantizer.is_rotated:
         return surest
-    length = number * float(quantizer.clip_norm) / step
-    spread = length**2 / quantizer.padded_dim
+    spread = (number * float(quantizer.clip_norm) / step) ** 2 / quantizer.padded_dim
     return min(surest, _bound(ring / 2.0, variance, spread, float(number)))
 
 
@@ -184,8 +183,7 @@ def _bound(reach: float, variance: float, spread: float, shift: float) -> float:
         else:
             high = rate
     grown = variance * 2.0 * math.sinh(high / 2.0) ** 2  # V (cosh t - 1)
-    exponent = grown + spread * high**2 / 2.0 - high * room
-    return min(1.0, 2.0 * math.exp(min(exponent, 0.0)))
+    return min(1.0, 2.0 * math.exp(min(grown + spread * high**2 / 2.0 - high * room, 0.0)))
 
 
 @needs_values

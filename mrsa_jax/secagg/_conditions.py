@@ -338,8 +338,7 @@ def _reliable(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool
 def _private(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, ""]:
     """Return `is_private` of checked arrays."""
     label = component_labels(adjacency, survivors[3])
-    index = jax.lax.iota(jnp.int32, label.shape[0])
-    connected = jnp.sum(label == index, dtype=jnp.int32) <= 1
+    connected = jnp.sum(label == jax.lax.iota(jnp.int32, label.shape[0]), dtype=jnp.int32) <= 1
     return connected | ~jnp.any(_unmasked(adjacency, survivors, thresholds, label))
 
 

@@ -269,8 +269,7 @@ def _share(
 ) -> tuple[Array, Array]:
     """Return the shares of b_i and of s_i^SK, each uint32[n, 9, h]."""
     # With t_i above the number of holders all shares together fall short, whatever the degree.
-    most = holders.valid.shape[1] + 1
-    degree = np.minimum(thresholds, most).astype(np.int32) - 1
+    degree = np.minimum(thresholds, holders.valid.shape[1] + 1).astype(np.int32) - 1
     rows = padded_length(int(degree.max()))
     shares = [
         share_secrets(
@@ -340,8 +339,7 @@ def _interpolated(
     of_self, of_key = (jnp.take_along_axis(part, front[:, None, :], axis=2) for part in shares)
     asked = jnp.where(sends[:, None, None], of_self, of_key)
     at, chosen = (jnp.take_along_axis(part, front, axis=1) for part in (points, used))
-    limbs = recover_secrets(asked, at, chosen)
-    return words_of_limbs(limbs)
+    return words_of_limbs(recover_secrets(asked, at, chosen))
 
 
 def _reports(

@@ -114,15 +114,13 @@ class GraphRule:
         components = _learnt_components(adjacency, alive, thresholds)
         # V3+ is informative exactly where each client of V3 is in a component that is learnt
         is_reliable = jnp.all((components >= 0) | ~kept)
-        status = round_status(survivors, kept, is_reliable)
-        return SlotRound(adjacency, alive, components, status)
+        return SlotRound(adjacency, alive, components, round_status(survivors, kept, is_reliable))
 
     def learn(self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]) -> LearntRound:
         """Return what is learnt, by client: the cohort, ascending, fills the first slots."""
         slots, clients = self.num_participants, survivors.shape[1]
         members = jnp.nonzero(survivors[0], size=slots, fill_value=0)[0].astype(jnp.int32)
-        count = jnp.sum(survivors[0], dtype=jnp.int32)
-        filled = jnp.arange(slots, dtype=jnp.int32) < count
+        filled = jnp.arange(slots, dtype=jnp.int32) < jnp.sum(survivors[0], dtype=jnp.int32)
         found = self.decide(key, survivors[:, members] & filled[None, :], members)
         lowest = jnp.where(found.components >= 0, members[found.components], jnp.int32(-1))
         return LearntRound(

@@ -309,8 +309,7 @@ def padded_blocks(
             shape = round_.inputs.shape
             out = _put(jnp.zeros(shape, jnp.uint32) if out is None else out, rows, place)
     status = status_of(jnp.sum(table.sends, axis=1, dtype=jnp.int32))
-    enough = (status == jnp.int32(Status.OK))[:, None]
-    return out, jnp.where(enough, totals, jnp.uint32(0)), status
+    return out, jnp.where((status == jnp.int32(Status.OK))[:, None], totals, jnp.uint32(0)), status
 
 
 def _blocks_by_xla(
@@ -379,8 +378,7 @@ def _block_by_xla(
         own = lax.dynamic_slice_in_dim(values, number * jnp.int32(size), size, axis=1)
         start = varying_like((own, jnp.zeros_like(own)), own, streams)
         rows, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, start)
-        total = ring_sum_over(subtract(rows, removed, ring), ring)
-        return rows if padded else None, total
+        return rows if padded else None, ring_sum_over(subtract(rows, removed, ring), ring)
 
     rows, sums = lax.map(chunk, jnp.arange(count, dtype=jnp.int32))
     if rows is not None:

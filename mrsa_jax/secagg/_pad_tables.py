@@ -99,8 +99,7 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
         keys, jnp.arange(2 * size + 1, dtype=jnp.int32), method="scan_unrolled"
     )
     labels = jnp.where(jnp.arange(pairs + size) < pairs, jnp.uint32(PAIR_PAD), jnp.uint32(SELF_PAD))
-    self_seeds = jnp.asarray(round_.seeds.self_seed)[members]
-    seeds = jnp.concatenate([pair_seeds, self_seeds])
+    seeds = jnp.concatenate([pair_seeds, jnp.asarray(round_.seeds.self_seed)[members]])
     return Table(sends, seeds, labels, heads.astype(jnp.int32), values)
 
 

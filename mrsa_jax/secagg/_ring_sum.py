@@ -291,8 +291,7 @@ class _Pairs:
     def used(self, block: Block) -> Edges:
         """Return the pairs within V2 of which one sends: who adds first, then who subtracts."""
         rows, places = self.inside(block)
-        members = np.asarray(block.members)
-        ends = members[places]
+        ends = np.asarray(block.members)[places]
         used = self.shares[ends].all(axis=1) & self.sends[ends].any(axis=1)
         rows, places, ids = rows[used], places[used], self.ids[ends[used]]
         ordered = np.where((ids[:, 0] > ids[:, 1])[:, None], places[:, ::-1], places)

@@ -205,8 +205,7 @@ def _with_check(
     has_keys, shares = costs.sends[..., 0, :], costs.sends[..., 1, :]
     up[..., 0, :] += SIGNATURE * has_keys
     down[..., 0, :] += SIGNATURE * has_keys * counts.near1
-    everybody = summed.sum(axis=-1, keepdims=True)
-    down[..., 2, :] += IDENTITY * summed * (everybody - counts.near3 - 1)
+    down[..., 2, :] += IDENTITY * summed * (summed.sum(axis=-1, keepdims=True) - counts.near3 - 1)
     signatures = inserted(costs.client.signatures, signs)
     signatures[..., 0, :], signatures[..., 1, :] = has_keys, shares * counts.near1
     signatures[..., 4, :] = costs.sends[..., 3, :] * near

@@ -152,8 +152,7 @@ def segment_plan(
                         block)  # fmt: skip
     missing = set(range(participants)).difference(*(block.members for block in plan))
     first = f"client {min(missing, default=0)} in none"
-    whole = dim is not None or not missing
-    require(whole, "plan", "must put each client into a block", first)
+    require(dim is not None or not missing, "plan", "must put each client into a block", first)
     return plan
 
 
@@ -264,8 +263,7 @@ def _check_inputs(
         values = values.astype(np.uint32, copy=False)
         return values, complete_plan(num_clients, values.shape[1], ring)
     rule = "must be given without `modulus_bits` and `modulus`: each block has its own ring"
-    alone = modulus_bits is None and modulus is None
-    require(alone, "plan", rule, modulus_bits, modulus)
+    require(modulus_bits is None and modulus is None, "plan", rule, modulus_bits, modulus)
     checked = segment_plan(plan, num_clients)
     width = max(block.stop for block in checked)
     fits = values.shape[1] >= width

@@ -60,8 +60,7 @@ class BernoulliSelection:
 
         Takes trials as trailing axes (of `counts` too).
         """
-        words = client_words(key, self.num_clients)
-        cohort = available & _chance.happens(words, self.threshold)
+        cohort = available & _chance.happens(client_words(key, self.num_clients), self.threshold)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
     def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"]:
@@ -227,8 +226,7 @@ class BinSelection:
         is_first = (turn if self.fresh else state.played) == 0
         bins = jnp.where(is_first[None], drawn.astype(jnp.int32), state.bins)
         cohort = available & (bins == turn[None])
-        counts = state.counts + cohort.astype(jnp.int32)
-        return cohort, BinsState(counts, bins, state.played + 1)
+        return cohort, BinsState(state.counts + cohort.astype(jnp.int32), bins, state.played + 1)
 
 
 @also_traced

@@ -119,8 +119,7 @@ def _choose(
     works = _ranking.count(eligible) >= blocks
 
     def least_used() -> Array:
-        wanted = jnp.where(works, by_use, 0)
-        return _ranking.k_smallest(words(0), eligible, wanted, steps, counts)
+        return _ranking.k_smallest(words(0), eligible, jnp.where(works, by_use, 0), steps, counts)
 
     def others(chosen: Array) -> Array:
         wanted = jnp.where(works, blocks - by_use, 0)

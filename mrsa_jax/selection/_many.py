@@ -145,8 +145,7 @@ def rollout_many(
     start = check_integer(first, "first", 0, 2**31 - trials)
     program = program_of(schemes[0])
     rule = "must all be of one program: of one class, with the same sizes"
-    same = all(program_of(one) == program for one in schemes[1:])
-    require(same, "selectors", rule)
+    require(all(program_of(one) == program for one in schemes[1:]), "selectors", rule)
     keys = [as_key(seed) for seed in seeds]
     over = checked_mesh(mesh)
     if over is None and all(map(runs_loops, keys, *zip(*schemes, strict=True))):
@@ -181,8 +180,7 @@ def _stacked(
     def one(start: int) -> np.ndarray:
         own = [min(start + i, len(keys) - 1) for i in range(size)]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(schemes[i] for i in own))
-        key = jnp.stack([keys[i] for i in own])
-        return np.asarray(_roll_cells(key, indices, *stacked, rounds))
+        return np.asarray(_roll_cells(jnp.stack([keys[i] for i in own]), indices, *stacked, rounds))
 
     starts = range(0, len(keys), size)
     parts = _rollout._side_by_side(one, starts, _rollout._workers((keys, schemes)))

@@ -51,8 +51,7 @@ class Running(NamedTuple):
         size = jnp.sum(participation, axis=0, dtype=jnp.uint32)
         low = self.low + size
         high = self.high + (low < size).astype(jnp.uint32)
-        counts = self.counts + participation.astype(jnp.int32)
-        return Running(counts, low, high, self.rounds + 1)
+        return Running(self.counts + participation.astype(jnp.int32), low, high, self.rounds + 1)
 
     def fairness_gap(self) -> Float32[Array, "*lead"]:
         """Return F of the rounds so far (at least one)."""
@@ -157,6 +156,5 @@ def _trajectories(
         running = running.add(row)
         return running, (running.fairness_gap(), running.cardinality())
 
-    start = varying_like(Running.start(rows.shape[1:]), rows)
-    _, (gaps, sizes) = lax.scan(step, start, rows)
+    _, (gaps, sizes) = lax.scan(step, varying_like(Running.start(rows.shape[1:]), rows), rows)
     return jnp.moveaxis(gaps, 0, -1), jnp.moveaxis(sizes, 0, -1)

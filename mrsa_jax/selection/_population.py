@@ -194,8 +194,7 @@ def rollout_population(
     labels = form_blocks(present, t, policy)
     chooser = batch_partitioning(max(present.shape[1] // t, k // t), k // t, 1, fairness)
     is_model = isinstance(availability, Availability)
-    rule = "must have `for_clients`, `init` and `sample`"
-    require(is_model, "availability", rule, availability)
+    require(is_model, "availability", "must have `for_clients`, `init` and `sample`", availability)
     online = availability.for_clients(present.shape[1])
     key = trial_key(as_key(seed), 0)
     return _roll_blocks(key, on_device(labels), chooser, online, jnp.int32(t))
@@ -279,8 +278,7 @@ def _lasting(present: np.ndarray, t: int, *, refills: bool) -> _Changes:
             block[waiting[:t]] = num_blocks
             waiting, num_blocks = waiting[t:], num_blocks + 1
         members = np.bincount(block[(block >= 0) & present[j]], minlength=max(num_blocks, 1))
-        is_asked = (block >= 0) & (refills | (members[block] == t))
-        yield j, np.where(is_asked, block, np.int32(-1))
+        yield j, np.where((block >= 0) & (refills | (members[block] == t)), block, np.int32(-1))
 
 
 def _reformed(present: np.ndarray, t: int) -> _Changes:

@@ -56,8 +56,7 @@ def count(flags: Bool[Array, " clients *trials"]) -> Int32[Array, "*trials"]:
 
 def word_key(words: UInt32[Array, " clients *trials"]) -> Int32[Array, " clients *trials"]:
     """Return 31 bits of each word as a key in [0, 2^31 - 2] (the two largest values joined)."""
-    key = (words >> jnp.uint32(1)).astype(jnp.int32)
-    return jnp.minimum(key, jnp.int32(_TOP - 1))
+    return jnp.minimum((words >> jnp.uint32(1)).astype(jnp.int32), jnp.int32(_TOP - 1))
 
 
 def device_steps() -> Steps:
@@ -192,8 +191,7 @@ def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
         offset = _within(aim(high - low, k - num_low, num_high - num_low), high - low)
         return _Bracket(low, high, num_low, num_high, low + offset)
 
-    start = varying_like(bracket, masked, k)
-    return lax.while_loop(lambda b: jnp.any(open_(b)), step, start)
+    return lax.while_loop(lambda b: jnp.any(open_(b)), step, varying_like(bracket, masked, k))
 
 
 def _within(offset: Array, width: Array) -> Array:
@@ -307,8 +305,7 @@ def over_trials(
     if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
         flat = [column.reshape(num_clients, -1) for column in columns]
         halves = [half.reshape(-1) for half in key_words(key)]
-        found = _in_tiles(choose, scheme, halves, flat)
-        return tuple(a.reshape(columns[0].shape) for a in found)
+        return tuple(a.reshape(columns[0].shape) for a in _in_tiles(choose, scheme, halves, flat))
     return choose(
         scheme, device_steps(), lambda word: client_words(key, num_clients, word), *columns
     )

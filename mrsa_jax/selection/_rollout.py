@@ -211,8 +211,7 @@ def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Avai
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
     is_model = isinstance(availability, Availability)
-    rule = "must have `for_clients`, `init` and `sample`"
-    require(is_model, "availability", rule, availability)
+    require(is_model, "availability", "must have `for_clients`, `init` and `sample`", availability)
     return rounds, availability.for_clients(selector.num_clients)
 
 
@@ -274,9 +273,7 @@ def _joined(
         return run(key, trials, *schemes, num_rounds)
 
     parts = _side_by_side(one, starts, workers)
-    if len(parts) == 1 and size == num_trials:
-        return parts[0]
-    return _concatenated(parts, num_trials)
+    return parts[0] if len(parts) == 1 and size == num_trials else _concatenated(parts, num_trials)
 
 
 @functools.partial(one_program, static_argnums=1)

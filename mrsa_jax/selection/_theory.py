@@ -188,8 +188,7 @@ def chances_of_some(available: np.ndarray, wanted: int) -> Float64[np.ndarray, "
     for place in range(count - 1, -1, -1):
         chance = float(available[place])
         found[place] = chance * float(before[place, : place + 1] @ behind[: place + 1])
-        following = np.append(behind[1:], 0.0)
-        behind = (1.0 - chance) * behind + chance * following
+        behind = (1.0 - chance) * behind + chance * np.append(behind[1:], 0.0)
     return found
 
 
@@ -219,8 +218,7 @@ def _at_least(chances: np.ndarray, m: int) -> float:
         reached += law[-1] * chance
         law[1:] = law[1:] * (1.0 - chance) + law[:-1] * chance
         law[0] *= 1.0 - chance
-    missed = float(law.sum())
-    return reached if reached < 0.5 else 1.0 - missed
+    return reached if reached < 0.5 else 1.0 - float(law.sum())
 
 
 def _at_least_traced(chances: Array, m: int) -> Array:

@@ -176,8 +176,7 @@ def _input_tiles(inputs: Array, tiling: _Tiling) -> Float32[Array, "products til
     cells = _cells(
         inputs, m, down + 1, right + 1, tiling.padding
     )  # [m, m, batch, down + 1, right + 1, channels]
-    rows = jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]])
-    once = _along_rows(data, rows)
+    once = _along_rows(data, jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]]))
     columns = [once[:, :, :, :, :-1], once[:, :more, :, :, 1:]]
     twice = _along_columns(data, jnp.concatenate(columns, axis=1))
     return twice.reshape(tiling.products**2, -1, inputs.shape[-1])
@@ -214,8 +213,7 @@ def _cells(values: Array, cell: int, down: int, right: int, pad: int = 0) -> Arr
     batch, height, width, depth = values.shape
     edges = [(0, 0, 0), (pad, cell * down - height - pad, 0), (pad, cell * right - width - pad, 0)]
     padded = jax.lax.pad(values, jnp.zeros((), values.dtype), [*edges, (0, 0, 0)])
-    cells = padded.reshape(batch, down, cell, right, cell, depth)
-    return cells.transpose(2, 4, 0, 1, 3, 5)
+    return padded.reshape(batch, down, cell, right, cell, depth).transpose(2, 4, 0, 1, 3, 5)
 
 
 def _images(cells: Array, height: int, width: int, pad: int = 0) -> Array:
@@ -278,15 +276,13 @@ def _convolved(inputs: Array, weights: Array, tiling: _Tiling) -> Array:
 
 def _by_place(values: Array, cell: int, tiling: _Tiling) -> Array:
     """Order images by place in the tile: [cell, cell, tiles, ...]."""
-    cells = _cells(values, cell, tiling.down, tiling.right)
-    return cells.reshape(cell, cell, -1, values.shape[-1])
+    return _cells(values, cell, tiling.down, tiling.right).reshape(cell, cell, -1, values.shape[-1])
 
 
 def _from_places(placed: Array, tiling: _Tiling, height: int, width: int) -> Array:
     """Undo `_by_place`."""
     cell, _, _, depth = placed.shape
-    cells = placed.reshape(cell, cell, -1, tiling.down, tiling.right, depth)
-    return _images(cells, height, width)
+    return _images(placed.reshape(cell, cell, -1, tiling.down, tiling.right, depth), height, width)
 
 
 def _pull_back(
@@ -356,8 +352,7 @@ def _backward_in_chunks(
         cut = tuple(_split(values, chunks, size) for values in batched)
         (weights_gradient, bias_gradient), parts = jax.lax.scan(step, zeros, cut)
         inputs_gradient = _joined(parts, batch)
-    kernel_gradient = _kernel_transform_transposed(weights_gradient, tiling)
-    return inputs_gradient, kernel_gradient, bias_gradient
+    return inputs_gradient, _kernel_transform_transposed(weights_gradient, tiling), bias_gradient
 
 
 # --- convolution, alone or with relu and pool ---------------------------------------------------

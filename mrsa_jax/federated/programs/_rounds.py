@@ -359,8 +359,7 @@ def flat_updates(
             size = jnp.where(is_present, pool.sizes[own.row], jnp.int32(0))
             return client_update(trainer, key, parameters[own.run], pool, own.row, size)
 
-        positions = jnp.arange(slots.run.shape[0], dtype=jnp.int32)
-        updates = mapped(one, positions, slots.present, width)
+        updates = mapped(one, jnp.arange(slots.run.shape[0], dtype=jnp.int32), slots.present, width)
         updates = jnp.where(slots.present[:, None], updates, jnp.float32(0))
         return updates, jnp.isfinite(jnp.sum(updates, axis=1))
 

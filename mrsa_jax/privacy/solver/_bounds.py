@@ -239,8 +239,7 @@ def _advance(
     state: _State, row: Array, codes: Array, weights: Array, of: Field, binary: bool
 ) -> tuple[_State, Array]:
     """Add a row; return the state with its cheap upper bounds, and strong privacy."""
-    step = functools.partial(kernel_step, binary=binary)
-    kernels, grew = jax.vmap(step)(state.kernels, row, of)
+    kernels, grew = jax.vmap(functools.partial(kernel_step, binary=binary))(state.kernels, row, of)
     ranks = state.ranks + grew.astype(jnp.int32)
     active = state.active | (codes != jnp.int32(0))
     labels = _split(state.labels, codes, binary)
@@ -281,8 +280,7 @@ def _split(labels: Array, codes: Array, binary: bool) -> Array:
 
 def _classes(labels: Array, active: Array, weights: Array) -> _Classes:
     groups = labels.shape[0]
-    counted = jnp.where(active, weights, jnp.int32(0))
-    sizes = jnp.zeros(groups, jnp.int32).at[labels].add(counted)
+    sizes = jnp.zeros(groups, jnp.int32).at[labels].add(jnp.where(active, weights, jnp.int32(0)))
     used = sizes > jnp.int32(0)
     return _Classes(jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32))
 
@@ -354,8 +352,7 @@ def _points(
         factor = projection[axis]
         products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
         mixed.append(sum_residues(products, of, axis=0))
-    groups = labels.shape[0]
-    member = labels[None, :] == jnp.arange(groups, dtype=jnp.int32)[:, None]
+    member = labels[None, :] == jnp.arange(labels.shape[0], dtype=jnp.int32)[:, None]
     sums = [sum_residues(jnp.where(member, values[None, :], jnp.uint32(0)), of) for values in mixed]
     zero = (sums[0] == jnp.uint32(0)) & (sums[1] == jnp.uint32(0)) & (sums[2] == jnp.uint32(0))
     over = inverse(sums[2], of)
@@ -366,8 +363,7 @@ def _points(
 def _differences(points: Array, of: Field) -> Array:
     shape = (2, points.shape[1], points.shape[1])
     ends = jnp.broadcast_to(points[:, None, :], shape)
-    begins = jnp.broadcast_to(points[:, :, None], shape)
-    return subtract(ends, begins, of)
+    return subtract(ends, jnp.broadcast_to(points[:, :, None], shape), of)
 
 
 def _lightest_line(

@@ -182,8 +182,7 @@ def sparse_through(matrix: np.ndarray, weights: np.ndarray, column: int) -> np.n
     """Return a sparse support of a combination that is 1 at a column, by an L1 program."""
     if matrix.dtype == object:
         return None
-    nothing = np.zeros(matrix.shape[1])
-    return _sparsest(matrix.astype(np.float64), nothing, weights, column)
+    return _sparsest(matrix.astype(np.float64), np.zeros(matrix.shape[1]), weights, column)
 
 
 def _sparsest(

@@ -295,8 +295,7 @@ def ranks_of(
             left = math.ceil(float((needed - whole_bits)[~proven].max()) / _PRIME_BITS)
             each = SECONDS_PER_PRODUCT * matrix.size * max(1, int(ranks[-1]))
             if left * each > seconds:
-                bits = error_bits(all_bits, len(primes))
-                return Ranks(kept, ranks, proven, bits, all_bits)
+                return Ranks(kept, ranks, proven, error_bits(all_bits, len(primes)), all_bits)
             mixes = False
             if progress is not None and left * each > 1.0:
                 progress("proving the rank", len(primes), len(primes) + left)

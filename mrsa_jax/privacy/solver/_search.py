@@ -237,8 +237,7 @@ def _first(
 def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     from mrsa_jax.privacy.solver import _girth
 
-    most = of.most_groups(chosen.limit)
-    depth = max(most, 3)
+    depth = max(of.most_groups(chosen.limit), 3)
     count = 1
     if depth >= 5 and chosen.seconds > _SECONDS_A_TASK / 4:
         count = max(4 * num_cores(), min(_MOST_TASKS, math.ceil(chosen.seconds / _SECONDS_A_TASK)))
@@ -297,8 +296,7 @@ def _buckets(keys: np.ndarray, bits: int, parts: int) -> tuple[int, np.ndarray, 
     shift = bits - parts if parts else 63
     lead = (keys >> np.uint64(shift)).astype(np.int64)
     items = np.argsort(lead, kind="stable")
-    starts = np.searchsorted(lead[items], np.arange((1 << parts) + 1))
-    return shift, starts, items
+    return shift, np.searchsorted(lead[items], np.arange((1 << parts) + 1)), items
 
 
 def _mixed_checks(checks: Checks, attempt: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -315,14 +313,12 @@ def _mixed_checks(checks: Checks, attempt: int) -> tuple[np.ndarray, np.ndarray,
     digits = mix @ checks.digits.astype(np.int64) % 4
     places = np.uint64(1) << np.arange(bits, dtype=np.uint64)[:, None]
     keys = ((digits & 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
-    highs = ((digits >> 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
-    return keys, highs, bits
+    return keys, ((digits >> 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64), bits
 
 
 def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
     """Return the dual vectors modulo a small prime on random axes, int32 `[groups, axes]`."""
     assert of.small is not None
     prime = _SMALL_PRIMES[which]
-    rng = np.random.default_rng([prime, attempt])
-    mix = rng.integers(0, prime, (of.corank, axes))
+    mix = np.random.default_rng([prime, attempt]).integers(0, prime, (of.corank, axes))
     return np.ascontiguousarray(of.small[which] @ mix % prime).astype(np.int32)

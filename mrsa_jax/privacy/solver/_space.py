@@ -147,8 +147,7 @@ class Space:
         columns = np.zeros(self.rows.shape[1], np.bool_)
         for k in np.flatnonzero(support):
             columns[self.groups.members[k]] = True
-        weight = int(self.groups.sizes[support].sum())
-        return Vector(weight, columns, tuple(coefficients), method)
+        return Vector(int(self.groups.sizes[support].sum()), columns, tuple(coefficients), method)
 
     def plan(self, limit: int) -> _search.Plan | None:
         """Return how weights up to `limit` would be searched; None if there is no way."""
@@ -345,13 +344,11 @@ class Sieve:
         return None
 
     def _exact(self, basis: np.ndarray, k: int, method: str) -> Vector | None:
-        order = np.concatenate([basis[basis != k], [k]])
-        solved = solve_on(self._rows, order)
+        solved = solve_on(self._rows, np.concatenate([basis[basis != k], [k]]))
         if solved is None:
             return None
         coefficients, support = solved
-        weight = int(self._groups.sizes[support].sum())
-        return Vector(weight, support, tuple(coefficients), method)
+        return Vector(int(self._groups.sizes[support].sum()), support, tuple(coefficients), method)
 
     def lightest_pair(self) -> tuple[int, Vector | None]:
         """Return a lower bound on the weight of pairs of groups, and an exact one if it is met.
@@ -380,8 +377,7 @@ class Sieve:
             # Another column takes j's place; then i's row has j alone.
             others = np.setdiff1d(np.arange(self._rows.shape[1]), basis)
             for k in others[:_MOST_PAIRS]:
-                swapped = np.where(basis == j, k, basis)
-                vector = self._exact(swapped, i, "column basis")
+                vector = self._exact(np.where(basis == j, k, basis), i, "column basis")
                 if vector is not None and vector.weight <= self._groups.sizes[[i, j]].sum():
                     return vector
             return None
@@ -398,8 +394,7 @@ class Sieve:
         vectors = np.concatenate([(prime - image) % prime, factors[free]])
         shown = (vectors != 0).any(axis=1)
         owners, vectors = owners[shown], vectors[shown]
-        lead = [pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]]
-        scale = np.asarray(lead, np.int64)
+        scale = np.asarray([pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]], np.int64)
         keys = vectors[:, 0] * scale % prime * (1 << 31) + vectors[:, 1] * scale % prime
         order = np.lexsort((self._groups.sizes[owners], keys))
         same = np.flatnonzero(keys[order][1:] == keys[order][:-1])

@@ -345,6 +345,5 @@ class Through:
     def _folded(self, small: np.ndarray, limit: int, attempt: int) -> np.ndarray:
         """Return the dual vectors modulo the small prime on random axes."""
         axes = self._sizes(limit)[1]
-        rng = np.random.default_rng([SMALL, attempt])
-        mix = rng.integers(0, SMALL, (small.shape[1], axes))
+        mix = np.random.default_rng([SMALL, attempt]).integers(0, SMALL, (small.shape[1], axes))
         return np.ascontiguousarray(small @ mix % SMALL).astype(np.int32)

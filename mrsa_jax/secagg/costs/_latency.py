@@ -155,8 +155,7 @@ def latency_model(
         >>> float(mj.secagg.costs.latency_model(round_trip_seconds=0.25).round_trip_seconds)
         0.25
     """
-    inside = 0.0 < float(quantile) <= 1.0
-    require(inside, "quantile", "must lie in (0, 1]", quantile)
+    require(0.0 < float(quantile) <= 1.0, "quantile", "must lie in (0, 1]", quantile)
     wait = float(timeout_seconds)
     require(wait > 0.0, "timeout_seconds", "must be positive", timeout_seconds)
     return LatencyModel(
@@ -250,8 +249,7 @@ class _Amounts(NamedTuple):
 def _simulate(
     key: Key[Array, ""], model: LatencyModel, amounts: _Amounts, num_rounds: int, is_many: bool
 ) -> tuple[Array, Array]:
-    rounds = jnp.arange(num_rounds, dtype=jnp.int32)
-    keys = jax.vmap(lambda index: fold(key, index))(rounds)
+    keys = jax.vmap(lambda index: fold(key, index))(jnp.arange(num_rounds, dtype=jnp.int32))
     one = functools.partial(_one_round, model)
     return jax.vmap(one, in_axes=(0, 0 if is_many else None))(keys, amounts)
 

@@ -77,8 +77,7 @@ def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
 
 def plant_cuts(key: Array, first: int, count: int, table: np.ndarray, q: float) -> Planted:
     """Return rounds each with a cut of V3 without edges, chosen by its chance in `table`."""
-    n = len(table) - 1
-    client, scalar = map(np.array, _draw(key, jnp.uint32(first), count, n))
+    client, scalar = map(np.array, _draw(key, jnp.uint32(first), count, len(table) - 1))
     cell = _choose(table.ravel(), _unit(scalar[0], scalar[1]))
     summed, size = np.divmod(cell, table.shape[1])
     place = _places(client[0])
@@ -107,8 +106,7 @@ def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarr
         levels = np.log(np.asarray([kept**2 * q, kept**3 * q, kept**4]))
     shares = np.arange(n)
     most = thresholds.astype(np.int64)[:, None] - np.asarray([1, 1, 2])
-    few = shares <= most[:, :, None]
-    return np.where(few, levels[:, None] + law, -np.inf)
+    return np.where(shares <= most[:, :, None], levels[:, None] + law, -np.inf)
 
 
 def plant_lost_secrets(
@@ -121,8 +119,7 @@ def plant_lost_secrets(
     client, level, shares = np.unravel_index(cell, table.shape)
     own = np.arange(n) == client[:, None]
     # A random set of the others gives shares: these are joined and last; nobody else is both.
-    order = np.where(own, np.int64(2) ** 32, words[0])
-    gives = _places(order) < shares[:, None]
+    gives = _places(np.where(own, np.int64(2) ** 32, words[0])) < shares[:, None]
     kept = 1.0 - q
     lasts = p * kept**4
     chances = np.asarray([q, kept * q, kept**2 * q, kept**3 * q, kept**4 * (1.0 - p)])
@@ -173,8 +170,7 @@ def _draw(
     trials = first + jax.lax.iota(jnp.uint32, count)
     keys = jax.vmap(lambda trial: round_key(trial_key(key, trial), 0, Stream.STEPS))(trials)
     client = jnp.stack([client_words(keys, n, word).T for word in range(_WORDS)])
-    scalar = jnp.stack([client_words(keys, 1, _WORDS + i)[0] for i in range(2)])
-    return client, scalar
+    return client, jnp.stack([client_words(keys, 1, _WORDS + i)[0] for i in range(2)])
 
 
 # ---- Draw rounds of secure aggregation as sets and judge them by Theorems 1 and 2, many at once.
@@ -242,8 +238,7 @@ def round_keys(key: Key[Array, ""], trial: Array) -> tuple[Array, Array]:
 def _loop_keys(
     key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
 ) -> tuple[UInt32[Array, "trials 2"], UInt32[Array, "trials 2"]]:
-    trials = first + jax.lax.iota(jnp.uint32, chunk)
-    keys = jax.vmap(lambda trial: round_keys(key, trial))(trials)
+    keys = jax.vmap(lambda trial: round_keys(key, trial))(first + jax.lax.iota(jnp.uint32, chunk))
     graph, steps = (jnp.stack(key_words(each), axis=-1) for each in keys)
     return graph, steps
 

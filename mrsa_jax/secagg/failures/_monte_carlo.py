@@ -219,8 +219,7 @@ def failure_rates_of(
 
 def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
-    limits = check_thresholds(value, argument, num_clients)
-    return np.broadcast_to(limits, (num_clients,)).copy()
+    return np.broadcast_to(check_thresholds(value, argument, num_clients), (num_clients,)).copy()
 
 
 def _count(

@@ -66,9 +66,7 @@ def log_pmf(n: int, chance: float, missed: float | None = None) -> np.ndarray:
 
 def _times(counts: np.ndarray, chance: float) -> np.ndarray:
     """Return counts * log(chance), 0 where the count is 0."""
-    if chance > 0.0:
-        return counts * math.log(chance)
-    return np.where(counts > 0.0, -np.inf, 0.0)
+    return counts * math.log(chance) if chance > 0.0 else np.where(counts > 0.0, -np.inf, 0.0)
 
 
 def log_tail_below(n: int, chance: float, limit: float) -> float:
@@ -270,9 +268,7 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
         return jnp.where(part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap))
     mean = check_chance(p, "p") * (1.0 - check_chance(q, "q")) ** 4
     share = (check_threshold(t) - 1.0) / (n - 1)
-    if share > mean:
-        return 0.0
-    return min(0.0, math.log(n) - (n - 1) * _divergence(share, mean))
+    return 0.0 if share > mean else min(0.0, math.log(n) - (n - 1) * _divergence(share, mean))
 
 
 def _divergence(x: float, y: float) -> float:
@@ -331,8 +327,7 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
         return -math.inf
     factorials = log_factorials(n)
     cuts = np.asarray([_log_cuts(m, math.log1p(-p), factorials) for m in range(n + 1)])
-    terms = arrive + np.minimum(cuts, 0.0)
-    return min(0.0, log_sum(terms))
+    return min(0.0, log_sum(arrive + np.minimum(cuts, 0.0)))
 
 
 def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
@@ -353,8 +348,7 @@ def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
 
 def _log_arrivals(n: int, q: float) -> np.ndarray:
     """Return log P(|V3| = m) for m = 0..n."""
-    kept = (1.0 - q) ** 3
-    return log_pmf(n, kept, q * (3.0 - 3.0 * q + q * q))
+    return log_pmf(n, (1.0 - q) ** 3, q * (3.0 - 3.0 * q + q * q))
 
 
 def _log_cuts(m: int, log_missing: float, factorials: np.ndarray) -> float:

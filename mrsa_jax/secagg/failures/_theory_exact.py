@@ -96,8 +96,7 @@ def log_reliability_first_moment(
     """
     n = check_integer(n, "n", 2)
     p, q = check_chance(p, "p"), check_chance(q, "q")
-    parts = _lost_secrets(n, p, q, check_threshold(t))
-    return math.log(n) + log_sum(np.asarray(parts))
+    return math.log(n) + log_sum(np.asarray(_lost_secrets(n, p, q, check_threshold(t))))
 
 
 def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, float]:
@@ -152,8 +151,7 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
     """
     n = check_integer(n, "n", 2)
     p = check_chance(p, "p")
-    limit = 2.0 * check_threshold(t) - 1.0
-    return min(0.0, math.log(n) + log_tail_above(n - 1, p, limit))
+    return min(0.0, math.log(n) + log_tail_above(n - 1, p, 2.0 * check_threshold(t) - 1.0))
 
 
 def log_disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:

@@ -47,8 +47,7 @@ def planted_verdict(
     first_lost = _some(lost) & (jnp.argmax(lost).astype(jnp.int32) == client)
     side = _packed(summed & (cut == cut[jnp.argmax(summed)]))
     parted = _some(summed) & ~_some(first != side)
-    is_first = jnp.where(client >= jnp.int32(0), first_lost, parted)
-    return byte | _byte((PLANTED_FIRST, is_first))
+    return byte | _byte((PLANTED_FIRST, jnp.where(client >= jnp.int32(0), first_lost, parted)))
 
 
 def verdicts_in_registers(
@@ -73,8 +72,7 @@ def verdicts_in_registers(
 
     def kernel(adjacency_ref: Any, survivors_ref: Any, thresholds_ref: Any, bytes_ref: Any) -> None:
         trial, everybody = pl.program_id(0), pl.ds(0, size)
-        index = jax.lax.iota(jnp.int32, size)
-        is_client = index < clients
+        is_client = jax.lax.iota(jnp.int32, size) < clients
         pairs = is_client[:, None] & is_client[None, :]
         edges = triton.load(adjacency_ref.at[trial, everybody, everybody], mask=pairs, other=False)
         alive = tuple(
