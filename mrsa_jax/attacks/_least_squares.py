@@ -273,13 +273,9 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
     """
     truth = np.asarray(true_updates, np.float64)
     guess = np.asarray(estimates, np.float64)
-    require(
-        truth.ndim >= 2 and truth.shape == guess.shape,
-        "estimates",
-        "must have the shape of `true_updates`, clients x dimensions",
-        guess.shape,
-        truth.shape,
-    )
+    rule = "must have the shape of `true_updates`, clients x dimensions"
+    fits = truth.ndim >= 2 and truth.shape == guess.shape
+    require(fits, "estimates", rule, guess.shape, truth.shape)
     return _relative(np.square(truth - guess).sum(axis=-1), np.square(truth).sum(axis=-1))
 
 
@@ -332,31 +328,20 @@ def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray
 
 def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
     weights = host_array(as_integers(participation, "participation", min_ndim=1), "participation")
-    require(
-        weights.ndim >= 2 if ndim is None else weights.ndim == ndim,
-        "participation",
-        "must have a row for each sum and a column for each client",
-        weights.shape,
-    )
+    rule = "must have a row for each sum and a column for each client"
+    is_matrix = weights.ndim >= 2 if ndim is None else weights.ndim == ndim
+    require(is_matrix, "participation", rule, weights.shape)
     return weights.astype(np.int64)
 
 
 def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
     """Return the sums as they are (they may lie in a file); whether they are finite shows later."""
     sums = host_array(aggregates, "aggregates")
-    require(
-        sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1],
-        "aggregates",
-        "must have one row for each row of `participation`",
-        sums.shape,
-        weights.shape,
-    )
-    require(
-        np.issubdtype(sums.dtype, np.number) and not np.issubdtype(sums.dtype, np.complexfloating),
-        "aggregates",
-        "must be real numbers",
-        f"dtype {sums.dtype}",
-    )
+    rule = "must have one row for each row of `participation`"
+    fits = sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1]
+    require(fits, "aggregates", rule, sums.shape, weights.shape)
+    rule = "must be real numbers"
+    require(sums.dtype.kind in "fiu", "aggregates", rule, f"dtype {sums.dtype}")
     return sums
 
 

@@ -232,12 +232,8 @@ def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) ->
 def _checked(view: MembershipView) -> Array:
     targets = checked_parameters(view.model, view.input_shape, view.parameters, "parameters")
     shape = targets.shape[-1:]
-    require(
-        np.shape(view.start) == shape,
-        "start",
-        f"must have {shape[0]} entries",
-        np.shape(view.start),
-    )
+    found = np.shape(view.start)
+    require(found == shape, "start", f"must have {shape[0]} entries", found)
     for images, labels, name in (
         (view.inputs, view.labels, "inputs"),
         (view.own_inputs, view.own_labels, "own_inputs"),

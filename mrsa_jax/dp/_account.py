@@ -14,12 +14,7 @@ from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax._core.selector import Selector, block_size_of
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import Availability, Independent
-from mrsa_jax.dp._histories import (
-    Histories,
-    Progress,
-    checked_histories,
-    worst_mu,
-)
+from mrsa_jax.dp._histories import Histories, Progress, checked_histories, worst_mu
 from mrsa_jax.dp._mechanism import RingLosses
 from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn

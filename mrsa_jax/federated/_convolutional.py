@@ -17,13 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from mrsa_jax.federated._models import dense_layers
-from mrsa_jax.federated.conv import (
-    conv,
-    conv_relu,
-    conv_relu_pool,
-    patch_conv,
-    strided_patch_conv,
-)
+from mrsa_jax.federated.conv import conv, conv_relu, conv_relu_pool, patch_conv, strided_patch_conv
 from mrsa_watch._base.errors import check_count, nearest, require
 
 _NUM_GROUPS = 32

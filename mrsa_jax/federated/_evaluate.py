@@ -118,13 +118,8 @@ def batched(
     The labels must lie in [0, `num_classes`), or from 0 on if it is None, unless a loss of one's
     own takes them (`is_own`).
     """
-    require(
-        len(inputs) == len(labels) and len(labels) > 0,
-        "inputs",
-        "must be as many as the labels, at least one",
-        len(inputs),
-        len(labels),
-    )
+    rule = "must be as many as the labels, at least one"
+    require(len(inputs) == len(labels) > 0, "inputs", rule, len(inputs), len(labels))
     check_count(batch_size, "batch_size")
     own = np.asarray(labels)
     if not is_own:

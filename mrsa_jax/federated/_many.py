@@ -98,7 +98,9 @@ def train_many(
 
     Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five seeds).
     """
-    own_seeds = list(seeds) if _is_several(seeds) or np.ndim(seeds) == 1 else [seeds]
+    # not the named tuples, which are values
+    is_several = type(seeds) in (list, tuple, range) or np.ndim(seeds) == 1
+    own_seeds = list(seeds) if is_several else [seeds]
     own: list[Any] = list(trainings) if isinstance(trainings, list | tuple) else [trainings]
     num_runs = max(len(own_seeds), len(own))
     for name, given in (("seeds", own_seeds), ("trainings", own)):
@@ -117,10 +119,6 @@ def train_many(
 
 def _tell_of(callback: Callback, number: int, metrics: Metrics) -> None:
     callback({"step": metrics["step"], "run": number} | metrics)
-
-
-def _is_several(value: Any) -> bool:
-    return type(value) in (list, tuple, range)  # not the named tuples, which are values
 
 
 def _runs(seeds: list[Any], trainings: list[Training], callback: Callback | None) -> list[Run]:
@@ -278,9 +276,7 @@ def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
 
 
 def _trained_flat(shared: tuple[Any, ...], slots: Slots, width: int, mesh: Mesh | None) -> Any:
-    trainers, parameters, keys, rounds, pool = shared
-    if mesh is None:
-        return flat_updates(trainers, parameters, pool, keys, rounds, slots, width=width)
-    trainers, parameters, keys, rounds = replicated((trainers, parameters, keys, rounds), mesh)
+    own, pool = shared[:-1], shared[-1]
+    trainers, parameters, keys, rounds = own if mesh is None else replicated(own, mesh)
     out = flat_updates(trainers, parameters, pool, keys, rounds, slots, width=width, mesh=mesh)
-    return gathered(out, mesh)
+    return out if mesh is None else gathered(out, mesh)

@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Int32, Key
@@ -63,7 +62,6 @@ def trained_locally(
     places = shuffled(key, num_slots, size, batch_size, trainer.num_epochs)
     order = indices[places]
     start = unflatten(trainer.model, inputs.shape[1:], parameters)
-    own_dtype = None if trainer.compute_dtype == "tf32" else trainer.compute_dtype
 
     def step(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         variables, memory = carry
@@ -72,15 +70,8 @@ def trained_locally(
         chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]
         is_real = first + jnp.arange(batch_size, dtype=jnp.int32) < size
         with _products(trainer.compute_dtype):
-            gradient = jax.grad(_mean_loss)(
-                variables,
-                trainer.model,
-                inputs[chosen],
-                labels[chosen],
-                is_real,
-                own_dtype,
-                trainer.loss,
-            )
+            samples = inputs[chosen], labels[chosen], is_real
+            gradient = jax.grad(_mean_loss)(variables, trainer, *samples)
         return moved(variables, memory, gradient, start)
 
     num_steps = trainer.num_epochs * steps_per_epoch
@@ -103,20 +94,13 @@ def _products(compute_dtype: str | None) -> contextlib.AbstractContextManager[An
 
 
 def _mean_loss(
-    variables: Any,
-    model: nn.Module,
-    inputs: Array,
-    labels: Array,
-    is_real: Array,
-    compute_dtype: str | None,
-    loss: Loss | None,
+    variables: Any, trainer: Any, inputs: Array, labels: Array, is_real: Array
 ) -> Float32[Array, ""]:
     """Loss averaged over the real samples; the others have no part in it."""
-    if compute_dtype is not None:  # gradients come back through the cast as float32
-        variables, inputs = jax.tree.map(
-            lambda leaf: leaf.astype(compute_dtype), (variables, inputs)
-        )
-    logits = model.apply(variables, inputs).astype(jnp.float32)
+    dtype, loss = trainer.compute_dtype, trainer.loss
+    if dtype not in (None, "tf32"):  # gradients come back through the cast as float32
+        variables, inputs = jax.tree.map(lambda leaf: leaf.astype(dtype), (variables, inputs))
+    logits = trainer.model.apply(variables, inputs).astype(jnp.float32)
     if loss is None:
         classes = jnp.arange(logits.shape[-1], dtype=jnp.int32)
         is_label = (labels[:, None] == classes[None, :]) & is_real[:, None]

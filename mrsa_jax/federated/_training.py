@@ -225,12 +225,9 @@ def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Roun
         participation = host_array(survivors, "survivors")[..., 0, :]
     history = host_array(participation, "participation")
     require(history.dtype == np.bool_, "participation", "must be boolean", f"dtype {history.dtype}")
-    require(
-        history.ndim == 2 and history.shape[1] == num_clients,
-        "participation",
-        f"must have one row for each round and {num_clients} columns, one for each client",
-        history.shape,
-    )
+    rule = f"must have one row for each round and {num_clients} columns, one for each client"
+    fits = history.ndim == 2 and history.shape[1] == num_clients
+    require(fits, "participation", rule, history.shape)
     if survivors is None:
         return Rounds(history[:, None], None)
     alive = host_array(survivors, "survivors")

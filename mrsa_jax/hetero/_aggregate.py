@@ -37,7 +37,7 @@ from mrsa_jax.hetero._round import (
 )
 from mrsa_jax.hetero._row_kernels import Span, draw_keys, plan_of, spans_of
 from mrsa_jax.hetero.robust import RobustRule
-from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
+from mrsa_jax.secagg import AggregateResult, check_round, derive_seeds, key_material
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import finding, telling
 
@@ -159,7 +159,9 @@ def aggregate(
     round_ = SummedRound(*map(np.asarray, judge(layout, graph, alive, limits)))
     seeds = None
     if fidelity == "array" and round_.counts.any():
-        seeds = _seeds(as_key(seed), graph, layout, index)
+        words = np.asarray(jax.random.key_data(as_key(seed))).astype("<u4")
+        pairs = None if graph is None else graphs.edges(graph)
+        seeds = derive_seeds(key_material(words.tobytes()), members, np.uint32(index), pairs)
     totals, parts = [], []
     for span in job.spans:
         if seeds is None:
@@ -263,12 +265,6 @@ def _real(
             own = result.totals[first : first + len(plan)]
             parts.append(job.update(table_of(own, span.rows, first, counts), span, round_))
     return job.result(round_, tuple(result.totals), parts, result)
-
-
-def _seeds(key: Array, graph: np.ndarray | None, layout: SegmentLayout, index: int) -> Seeds:
-    material = key_material(np.asarray(jax.random.key_data(key)).astype("<u4").tobytes())
-    pairs = None if graph is None else graphs.edges(graph)
-    return derive_seeds(material, np.arange(layout.num_participants), np.uint32(index), pairs)
 
 
 def _checked(

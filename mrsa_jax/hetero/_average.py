@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -163,7 +163,9 @@ class SegmentAverage:
         round_ = judge(self.layout, None, alive, self.threshold)
         if self.noise is not None:
             cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
-        update, learned, counted = _Run(self, state.round_index, ids, cast, round_).segments(values)
+        update, learned, counted = _through_segments(
+            self, state.round_index, ids, cast, round_, values
+        )
         clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, self.layout.dim)
@@ -182,41 +184,29 @@ class SegmentAverage:
         require(fits, "members", rule, own.tolist())
 
 
-class _Run(NamedTuple):
-    """One round, ready to go through its segments."""
+def _through_segments(
+    average: SegmentAverage, index: Any, ids: Array, cast: Cast, round_: SummedRound, values: Array
+) -> tuple[Array, Array, Counted]:
+    """Return the update, the ring sums, and by segment what was counted."""
+    spans, combine = spans_of(average.layout), average.combine
 
-    average: SegmentAverage
-    index: Any
-    ids: Array
-    cast: Cast
-    round_: SummedRound
+    def plain(rows: SegmentRows, start: Any, width: int) -> Any:
+        totals, counted = sum_span(values, start, rows, cast, round_, width=width)
+        return update_span(totals, rows, cast, round_, combine), totals, counted
 
-    def segments(self, values: Array) -> tuple[Array, Array, Counted]:
-        """Return the update, the ring sums, and by segment what was counted."""
-        spans = spans_of(self.average.layout)
-        widest = max(span.width for span in spans)
-        if self.average.fidelity == "array":
-            seeds = derive_seeds(self.average.key_material, self.ids, self.index)
-            parts = [self._padded(values, seeds, span) for span in spans]
-        elif is_traced(self) and len(spans) > 1:
-            parts = mapped(functools.partial(self._plain, values), spans)
-        else:
-            parts = [self._plain(values, span.rows, span.start, span.width) for span in spans]
-        if len(spans) == 1:
-            return parts[0]
-        return _joined(parts, widest)
+    def padded(seeds: Seeds, span: Span) -> Any:
+        codes, counted = code_span(values, span.start, span.rows, cast, width=span.width)
+        totals = padded_span(seeds, codes, average.layout, span, index, round_)
+        return update_span(totals, span.rows, cast, round_, combine), totals, counted
 
-    def _plain(self, values: Array, rows: SegmentRows, start: Any, width: int) -> Any:
-        totals, counted = sum_span(values, start, rows, self.cast, self.round_, width=width)
-        return self._update(totals, rows), totals, counted
-
-    def _padded(self, values: Array, seeds: Seeds, span: Span) -> Any:
-        codes, counted = code_span(values, span.start, span.rows, self.cast, width=span.width)
-        totals = padded_span(seeds, codes, self.average.layout, span, self.index, self.round_)
-        return self._update(totals, span.rows), totals, counted
-
-    def _update(self, totals: Any, rows: SegmentRows) -> Array:
-        return update_span(totals, rows, self.cast, self.round_, self.average.combine)
+    if average.fidelity == "array":
+        seeds = derive_seeds(average.key_material, ids, index)
+        parts = [padded(seeds, span) for span in spans]
+    elif is_traced(average, index, ids, cast, round_) and len(spans) > 1:
+        parts = mapped(plain, spans)
+    else:
+        parts = [plain(span.rows, span.start, span.width) for span in spans]
+    return parts[0] if len(spans) == 1 else _joined(parts, max(span.width for span in spans))
 
 
 @functools.partial(jax.jit, static_argnames=("widest",))
@@ -251,13 +241,7 @@ def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
 
 @functools.partial(jax.jit, static_argnames=("widest",))
 def _cast(
-    key: Array,
-    draws: Array,
-    byzantine: Any,
-    ids: Array,
-    sent: Array,
-    bounds: Array,
-    widest: int,
+    key: Array, draws: Array, byzantine: Any, ids: Array, sent: Array, bounds: Array, widest: int
 ) -> Cast:
     if byzantine is None:
         return Cast(bounds, draws, sent, widest=widest)
@@ -361,16 +345,12 @@ def segment_average(
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
     lower, upper = np.asarray(check_range(value_range)).tolist()
     quantizer: StochasticQuantizer = stochastic(2, value_range=(lower, upper))
-    limits = (
-        None
-        if threshold is None
-        else check_thresholds(threshold, "threshold", layout.num_participants)
-    )
-    norm, drawn = None, None
+    limits, norm, drawn = None, None, None
+    if threshold is not None:
+        limits = on_device(check_thresholds(threshold, "threshold", layout.num_participants))
     if clip_norm is not None:
-        norm = check_number(
-            clip_norm, "clip_norm", "must lie in [2**-60, 2**60]", 2.0**-60, 2.0**60
-        )
+        rule = "must lie in [2**-60, 2**60]"
+        norm = jnp.float32(check_number(clip_norm, "clip_norm", rule, 2.0**-60, 2.0**60))
         require(lower <= 0 <= upper, "value_range", "must hold 0 with `clip_norm`", lower, upper)
     if noise is not None:
         rule = "must not be set with `noise`: a range that follows updates bounds nobody's"
@@ -378,6 +358,5 @@ def segment_average(
         drawn = block_noise(noise, layout, quantizer)
     return SegmentAverage(
         quantizer, key_words(key_material), layout, fidelity, bool(by_client), combine, byzantine,
-        steps, None if limits is None else on_device(limits), clip_rule, drawn,
-        None if norm is None else jnp.float32(norm),
+        steps, limits, clip_rule, drawn, norm,
     )  # fmt: skip

@@ -163,9 +163,8 @@ def _given_cuts(ordered: np.ndarray, boundaries: _Numbers, num_groups: int) -> l
             num_groups)  # fmt: skip
     cuts = [0, *np.searchsorted(ordered, limits, side="left").tolist(), len(ordered)]
     sizes = np.diff(cuts).tolist()
-    require(
-        min(sizes) >= FEWEST_IN_A_SUM, "boundaries", "must leave two clients for each group", sizes
-    )
+    rule = "must leave two clients for each group"
+    require(min(sizes) >= FEWEST_IN_A_SUM, "boundaries", rule, sizes)
     return cuts
 
 
@@ -442,7 +441,6 @@ def _checked_cohorts(cohorts: Any) -> Bool[np.ndarray, "rounds clients"]:
 
 
 def _checked_blocks(blocks: Any, aligned: bool, num_clients: int) -> Any:
-    require(
-        not aligned or blocks is not None, "aligned", "must be used together with `blocks`", aligned
-    )
+    rule = "must be used together with `blocks`"
+    require(not aligned or blocks is not None, "aligned", rule, aligned)
     return None if blocks is None else np.asarray(block_labels(blocks, num_clients))

@@ -259,15 +259,17 @@ def segment_leakage(history: SegmentHistory, *, effort: float | None = 0.0) -> S
     """
     num_rounds, num_clients = history.plain.shape
     everywhere = np.arange(num_rounds, dtype=np.int32)
-    matrices = [*history.participation, history.plain]
-    rounds = [*history.rounds, everywhere]
-    pairs = zip(matrices, rounds, strict=True)
-    keys = [(matrix.tobytes(), when.tobytes()) for matrix, when in pairs]
-    judged: dict[Any, SumLeakage] = {}
-    for key, matrix, when in zip(keys, matrices, rounds, strict=True):
-        if key not in judged:
-            judged[key] = _judge(matrix, when, effort)
-    *segments, plain = [judged[key] for key in keys]
+    found: dict[Any, SumLeakage] = {}
+
+    def judged(matrix: np.ndarray, when: np.ndarray) -> SumLeakage:
+        key = matrix.tobytes(), when.tobytes()
+        if key not in found:
+            found[key] = _judge(matrix, when, effort)
+        return found[key]
+
+    *segments, plain = map(
+        judged, (*history.participation, history.plain), (*history.rounds, everywhere)
+    )
     exposure = np.stack([own.exposure for own in segments])
     share = np.zeros((num_rounds, num_clients))
     for weight, first in zip(history.shares, exposure, strict=True):

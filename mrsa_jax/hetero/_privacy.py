@@ -124,9 +124,7 @@ def privacy_report(
 
 
 def claimed_privacy_level(
-    scheme: str,
-    num_groups: int | np.integer,
-    hybrid_threshold: int | np.integer | None = None,
+    scheme: str, num_groups: int | np.integer, hybrid_threshold: int | np.integer | None = None
 ) -> Fraction:
     """Return the privacy level that the paper claims; `scheme_privacy_level` has the true one.
 
@@ -159,9 +157,7 @@ def claimed_privacy_level(
 
 
 def scheme_privacy_level(
-    scheme: str,
-    num_groups: int | np.integer,
-    hybrid_threshold: int | np.integer | None = None,
+    scheme: str, num_groups: int | np.integer, hybrid_threshold: int | np.integer | None = None
 ) -> Fraction:
     """Return the true privacy level of a scheme, from its law.
 

@@ -198,11 +198,7 @@ def _coded(
     own = jnp.where(cast.sent[:, None], own, jnp.float32(0)).reshape(clients, count, width)
     own = own.swapaxes(0, 1)
 
-    def one(values: Array, row: SegmentRows) -> tuple[Array, Counted]:
-        return _code_row(values, row, cast, bounds)
-
-    codes, counted = jax.vmap(one)(own, rows)
-    return codes, counted
+    return jax.vmap(lambda values, row: _code_row(values, row, cast, bounds))(own, rows)
 
 
 def _code_row(values: Array, row: SegmentRows, cast: Cast, bounds: Array) -> tuple[Array, Counted]:

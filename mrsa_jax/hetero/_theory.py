@@ -81,7 +81,8 @@ def quantization_error_bound(
         for block in blocks:
             clients = sum(sizes[column] for column in block)
             total += Fraction(length * clients, (own_levels[block[0]] - 1) ** 2)
-    return _scaled(total, sum(sizes), value_range)
+    low, high = _checked_range(value_range)
+    return float((Fraction(high) - Fraction(low)) ** 2 * total / (4 * sum(sizes) ** 2))
 
 
 @needs_values
@@ -152,12 +153,6 @@ def _checked_range(value_range: Any) -> tuple[float, float]:
     return low, high
 
 
-def _scaled(total: Fraction, clients: int, value_range: _Range) -> float:
-    low, high = _checked_range(value_range)
-    span = Fraction(high) - Fraction(low)
-    return float(span * span * total / (4 * clients * clients))
-
-
 # ---- Why clients of unequal rings cannot share zero-sum pads: Example 1 and Table II.
 #
 # HeteroSAg, Section II-D. Each client pads modulo its own ring and the server adds modulo the
@@ -183,9 +178,7 @@ class UnequalFailures(NamedTuple):
 
 
 @needs_values
-def unequal_moduli_tuples(
-    moduli: Sequence[int | np.integer],
-) -> tuple[tuple[int, ...], ...]:
+def unequal_moduli_tuples(moduli: Sequence[int | np.integer]) -> tuple[tuple[int, ...], ...]:
     """List the pads, one below each client's modulus, that sum to 0 modulo the largest.
 
     Args:

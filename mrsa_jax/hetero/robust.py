@@ -221,10 +221,7 @@ def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
 
 
 def geometric_median(
-    num_iterations: int | np.integer = 100,
-    smoothing: float | int = 1e-6,
-    *,
-    weighted: bool = True,
+    num_iterations: int | np.integer = 100, smoothing: float | int = 1e-6, *, weighted: bool = True
 ) -> GeometricMedian:
     """Return the geometric median as a rule: the y of least sum of w_i ||y - v_i||.
 

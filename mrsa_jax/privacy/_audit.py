@@ -302,12 +302,6 @@ def merged(
     audits = [_surely(own, spare) for own in audits]
     weak = _weak(log, parts, audits)
     exposed = _exposed(log, audits)
-    hidden = None
-    if all(own.hidden is not None or own.weak.lower is None for own in audits) and weak.rank:
-        hidden = _hidden_of_parts(log, parts, [own.hidden for own in audits], weak.exposed)
-    updates = None
-    if all(own.updates is not None or own.weak.lower is None for own in audits) and weak.rank:
-        updates = _hidden_of_parts(log, parts, [own.updates for own in audits], ())
     group, named = _group(log, parts, audits)
     known = {client for client, _ in exposed}
     joining = sorted(
@@ -324,8 +318,8 @@ def merged(
         exposed=exposed,
         weak=weak,
         strong=min((own.strong for own in audits if own.strong is not None), default=None),
-        hidden=hidden,
-        updates=updates,
+        hidden=_hidden_of_parts(log, parts, audits, "hidden", weak),
+        updates=_hidden_of_parts(log, parts, audits, "updates", weak),
         group=group,
         group_clients=named,
         recipe=Recipe.of(log, weak.witness, weak.support) if weak.rank else None,
@@ -356,9 +350,7 @@ def _weak(log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit])
     part, best = min(known, key=lambda one: one[1].upper or 0)
     lowest = min((weak for _, weak in known), key=lambda weak: weak.lower or 0)
     lower, upper = lowest.lower or 0, best.upper or 0
-    witness = [0] * len(log.rounds)
-    for row, value in zip(part.rows, best.witness, strict=True):
-        witness[row] = value
+    own_rows = dict(zip(part.rows, best.witness, strict=True))
     proven = all(
         weak.error_bits is None or weak.certified or lower <= (weak.strong or 0)
         for _, weak in known
@@ -377,7 +369,7 @@ def _weak(log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit])
         rank=sum(weak.rank for _, weak in known),
         exposed=tuple(exposed),
         support=tuple(part.clients[i] for i in best.support),
-        witness=tuple(witness),
+        witness=tuple(own_rows.get(row, 0) for row in range(len(log.rounds))),
         num_groups=sum(weak.num_groups for _, weak in known),
         strong=min(weak.strong or 0 for _, weak in known),
         lower_method=lowest.lower_method,
@@ -399,12 +391,17 @@ def _exposed(log: ParticipationLog, audits: Iterable[Audit]) -> tuple[tuple[Any,
 
 
 def _hidden_of_parts(
-    log: ParticipationLog,
-    parts: Sequence[Part],
-    own: Sequence[Hidden | None],
-    exposed: Sequence[int],
-) -> Hidden:
-    """Return among how many each client is hidden in the part that hides it worst."""
+    log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit], name: str,
+    weak: WeakPrivacy,
+) -> Hidden | None:  # fmt: skip
+    """Return among how many each client is hidden in the part that hides it worst, if known."""
+    own, exposed = [getattr(audit, name) for audit in audits], list(weak.exposed)
+    is_known = all(
+        hidden is not None or audit.weak.lower is None
+        for hidden, audit in zip(own, audits, strict=True)
+    )
+    if not is_known or not weak.rank:
+        return None
     values = np.full(len(log.clients), np.inf)
     drifting = None
     for part, hidden in zip(parts, own, strict=True):
@@ -436,10 +433,9 @@ def _group(
         return dataclasses.replace(groups[0], lower=lower, certified=certified), ()
     part, own, best = next((part, own, group) for part, own, group in known
                            if group is not None and group.upper == min(sizes))  # fmt: skip
-    witness = [0] * len(log.rounds)
-    for row, value in zip(part.rows, best.witness, strict=True):
-        witness[row] = value
+    own_rows = dict(zip(part.rows, best.witness, strict=True))
+    witness = tuple(own_rows.get(row, 0) for row in range(len(log.rounds)))
     support = tuple(part.clients[i] for i in best.support)
     found = dataclasses.replace(best, lower=lower, certified=lower == best.upper,
-                                support=support, witness=tuple(witness))  # fmt: skip
+                                support=support, witness=witness)  # fmt: skip
     return found, own.group_clients

@@ -245,20 +245,12 @@ class Noise:
     def checked(multiplier: Any, clip: Any, delta: Any, spread: Any) -> Noise | None:
         """Return it, or None where no noise is given."""
         if multiplier is None and clip is None:
-            require(
-                spread is None,
-                "spread",
-                "must be used together with noise_multiplier and clip",
-                spread,
-            )
+            rule = "must be used together with noise_multiplier and clip"
+            require(spread is None, "spread", rule, spread)
             return None
         require(clip is not None, "clip", "must be used together with noise_multiplier", clip)
-        require(
-            multiplier is not None,
-            "noise_multiplier",
-            "must be used together with clip",
-            multiplier,
-        )
+        rule = "must be used together with clip"
+        require(multiplier is not None, "noise_multiplier", rule, multiplier)
         rule = "must be positive and finite"
         return Noise(
             check_number(multiplier, "noise_multiplier", rule, POSITIVE),

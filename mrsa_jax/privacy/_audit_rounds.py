@@ -97,7 +97,7 @@ def over_parts(
     firsts = np.array([place[first] for first in first_rounds], np.int64)
     exposed = np.cumsum(np.bincount(firsts, minlength=len(rounds))).astype(np.int32)
 
-    def worst(name: str) -> np.ndarray | None:
+    def worst(name: str, nothing: float, kind: type) -> np.ndarray | None:
         found = np.full(len(rounds), np.inf)
         for part, own in parts:
             values = getattr(own, name)
@@ -107,22 +107,15 @@ def over_parts(
             is_there = own.lower >= 0  # nan is of what floats do not know, once somebody took part
             known = np.append(np.where(is_there, started, np.inf), np.inf)
             found = np.minimum(found, known[np.searchsorted(part.rows, rounds, "right") - 1])
-        return found
+        return np.where(found == np.inf, nothing, found).astype(kind)
 
-    def whole(name: str) -> np.ndarray | None:
-        found = worst(name)
-        return None if found is None else np.where(found == np.inf, -1, found).astype(np.int32)
-
-    def size(name: str) -> np.ndarray | None:
-        found = worst(name)
-        return None if found is None else np.where(found == np.inf, np.nan, found)
-
-    hidden, lower, upper = size("hidden"), whole("lower"), whole("upper")
+    strong, lower, upper = (worst(name, -1, np.int32) for name in ("strong", "lower", "upper"))
+    hidden, updates = (worst(name, np.nan, np.float64) for name in ("hidden", "updates"))
     if hidden is not None:
         hidden = np.where(exposed > 0, 1.0, hidden)
     assert lower is not None
     assert upper is not None
-    return OverRounds(exposed, whole("strong"), lower, upper, hidden, size("updates"))
+    return OverRounds(exposed, strong, lower, upper, hidden, updates)
 
 
 def over_rounds(
@@ -147,9 +140,7 @@ def over_rounds(
     place = {name: j for j, name in enumerate(log.rounds)}
     firsts = np.array([place[first] for first in first_rounds], np.int64)
     exposed = np.cumsum(np.bincount(firsts, minlength=rounds)).astype(np.int32)
-    strong = None
-    if P.size <= _MOST_ENTRIES:
-        strong = np.asarray(strong_privacy_trajectory(P))
+    strong = np.asarray(strong_privacy_trajectory(P)) if P.size <= _MOST_ENTRIES else None
     # Nobody exposed is T of at least two, and T never rises.
     lower = np.where(exposed > 0, 1, np.maximum(2, weak.lower or 1))
     upper = np.minimum.accumulate(_sizes(P))

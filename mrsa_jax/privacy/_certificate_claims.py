@@ -297,13 +297,7 @@ def _times(row: np.ndarray, scale: Fraction) -> Fraction:
 
 
 def _most_classes(sizes: Sequence[int], limit: int) -> int:
-    total, count = 0, 0
-    for size in sorted(sizes):
-        total += size
-        if total > limit:
-            break
-        count += 1
-    return count
+    return int(np.searchsorted(np.cumsum(sorted(sizes)), limit, side="right"))
 
 
 def _steps(sizes: Sequence[int], limit: int) -> int:

@@ -17,13 +17,7 @@ import numpy as np
 
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax.privacy._coalitions import without
-from mrsa_jax.privacy._weak import (
-    SECONDS_PER_EFFORT,
-    Budget,
-    WeakPrivacy,
-    check_effort,
-    weak_steps,
-)
+from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, Budget, WeakPrivacy, check_effort, weak_steps
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
     Groups,

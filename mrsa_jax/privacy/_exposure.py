@@ -214,10 +214,8 @@ def _of_values(histories: np.ndarray) -> np.ndarray | Array:
     has_loops = chosen_form(("loops", "xla")) == "loops"
     is_wide = clients > 2 * rounds and rounds * clients >= _WIDE and has_loops
     if is_wide and fits(histories):
-        return np.stack([
-            first_of_wide(history, gram_of(history))
-            for history in histories
-        ]).astype(np.int32)  # fmt: skip
+        each = [first_of_wide(history, gram_of(history)) for history in histories]
+        return np.stack(each).astype(np.int32)
     own = np.flatnonzero([_has_single_column(history) for history in histories])
     found = np.full((count, clients), -1, np.int32)
     if own.size == 0:

@@ -117,9 +117,6 @@ def _inverse(value: Array, of: Field) -> Array:
     A power would take sixty products one after another, while all other threads wait.
     """
 
-    def is_left(state: tuple[Array, ...]) -> Array:
-        return state[1] != jnp.uint32(0)
-
     def divided(state: tuple[Array, ...]) -> tuple[Array, ...]:
         high, low, before, now = state
         quotient = lax.div(high, low)
@@ -127,5 +124,5 @@ def _inverse(value: Array, of: Field) -> Array:
         return low, high - quotient * low, now, before - quotient * now
 
     start: tuple[Array, ...] = (of.prime, value, jnp.uint32(0), jnp.uint32(1))
-    found = lax.while_loop(is_left, divided, start)[2]
+    found = lax.while_loop(lambda state: state[1] != jnp.uint32(0), divided, start)[2]
     return jnp.minimum(found, found + of.prime)

@@ -70,12 +70,8 @@ def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clien
     _, rounds, clients = rows.shape
     form = jnp.broadcast_to(rows.astype(jnp.uint32), (primes, rounds, clients))
     start = varying_like((form, jnp.zeros((primes, rounds), jnp.int32)), rows)
-    if skips:
-        body: object = functools.partial(_next_round, of=of)
-        form, changed = lax.fori_loop(0, rounds, body, start)
-    else:
-        body = functools.partial(_next_new, of=of)
-        form, changed = lax.fori_loop(0, min(rounds, clients), body, start)
+    step, count = (_next_round, rounds) if skips else (_next_new, min(rounds, clients))
+    form, changed = lax.fori_loop(0, count, functools.partial(step, of=of), start)
     entries = form != jnp.uint32(0)
     count = jnp.sum(entries, axis=2, dtype=jnp.int32)
     is_unit = entries & (count == jnp.int32(1))[..., None]

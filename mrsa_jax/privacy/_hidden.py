@@ -318,9 +318,8 @@ def hidden_among_trajectory(
     """
     rule = "must be numbers from 0 to 1"
     if quantiles is not None:
-        require(
-            isinstance(quantiles, Sequence) and len(quantiles) > 0, "quantiles", rule, quantiles
-        )
+        is_list = isinstance(quantiles, Sequence) and len(quantiles) > 0
+        require(is_list, "quantiles", rule, quantiles)
         quantiles = tuple(check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles)
     array = without(P, coalition)
     kernel = _drift(memory, share, array.shape[-2])

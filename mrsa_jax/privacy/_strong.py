@@ -134,9 +134,7 @@ def _of_values(weights: np.ndarray) -> np.ndarray:
 
 
 @jax.jit
-def _trajectory(
-    weights: Int32[Array, "*batch rounds clients"],
-) -> Int32[Array, "*batch rounds"]:
+def _trajectory(weights: Int32[Array, "*batch rounds clients"]) -> Int32[Array, "*batch rounds"]:
     def one_history(weights: Array) -> Array:
         clients = weights.shape[1]
         start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))

@@ -48,11 +48,7 @@ class _Clients(NamedTuple):
 
 
 def hidden_updates(
-    histories: np.ndarray,
-    kernel: np.ndarray,
-    spread: float,
-    noise: np.ndarray | None,
-    how: str,
+    histories: np.ndarray, kernel: np.ndarray, spread: float, noise: np.ndarray | None, how: str
 ) -> np.ndarray:
     """Return T: the update of a round is hidden as well as in a single sum of T clients.
 

@@ -12,10 +12,7 @@ import numpy as np
 
 from mrsa_jax._core.status import Status
 from mrsa_jax.protocol._pads import PadSum, Unmasking
-from mrsa_jax.protocol._primitives import (
-    KeyPair,
-    refuse_small_order,
-)
+from mrsa_jax.protocol._primitives import KeyPair, refuse_small_order
 from mrsa_jax.protocol._shamir import recover
 from mrsa_jax.protocol._terms import Terms
 from mrsa_jax.protocol._wire import kind_of, limbs_of

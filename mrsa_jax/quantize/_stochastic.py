@@ -68,11 +68,8 @@ def round_within(
         rounded = jnp.minimum(least + (words < threshold).astype(jnp.uint32), most)
         return rounded, is_within(rounded, bound), number + jnp.int32(1)
 
-    def is_open(state: tuple[Array, Array, Array]) -> Array:
-        return ~state[1] & (state[2] < _DRAWS)
-
     first = draw((least, jnp.zeros((), jnp.bool_), jnp.int32(0)))
-    rounded, is_kept, _ = lax.while_loop(is_open, draw, first)
+    rounded, is_kept, _ = lax.while_loop(lambda state: ~state[1] & (state[2] < _DRAWS), draw, first)
     fallback = jnp.where(is_within(least, bound), least, jnp.uint32(0))
     chosen = jnp.where(is_kept, rounded, fallback)
     return jnp.where(values < 0, jnp.uint32(0) - chosen, chosen)

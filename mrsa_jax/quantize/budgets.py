@@ -166,9 +166,7 @@ def budget(
 
 
 def ring_size(
-    num_levels: int | np.integer,
-    count: int | np.integer,
-    max_weight: _Weights = 1,
+    num_levels: int | np.integer, count: int | np.integer, max_weight: _Weights = 1
 ) -> int:
     """Return the smallest R that holds every weighted sum of `count` codes below `num_levels`.
 
@@ -201,9 +199,7 @@ def ring_size(
 
 
 def largest_levels(
-    modulus: int | np.integer,
-    count: int | np.integer,
-    max_weight: _Weights = 1,
+    modulus: int | np.integer, count: int | np.integer, max_weight: _Weights = 1
 ) -> int:
     """Return the largest number of levels whose weighted sums fit a ring of `modulus` elements.
 
@@ -234,10 +230,7 @@ def largest_levels(
 
 
 def check_fits(
-    num_levels: int | np.integer,
-    count: int | np.integer,
-    modulus: int,
-    max_weight: _Weights = 1,
+    num_levels: int | np.integer, count: int | np.integer, modulus: int, max_weight: _Weights = 1
 ) -> None:
     """Raise unless every weighted sum of `count` codes below `num_levels` is less than `modulus`.
 

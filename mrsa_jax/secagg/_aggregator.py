@@ -276,7 +276,9 @@ def ring_average(
     if rule is not None:
         own = rule.num_participants
         require(own == count, "rule", "must be over `num_participants` slots", own, count)
-    _check_lattice(quantizer, dim, clip_rule)
+    if isinstance(quantizer, LatticeQuantizer):
+        require(quantizer.dim == dim, "dim", "must be that of the lattice", dim, quantizer.dim)
+        require(clip_rule is None, "clip_rule", "must not be set: a lattice has a norm, no range")
     length = int(getattr(quantizer, "padded_dim", check_integer(dim, "dim", 1)))
     levels, total = int(quantizer.num_levels), None
     if noise is not None:
@@ -292,13 +294,6 @@ def ring_average(
     drawn = None if noise is None else on_lattice(noise, quantizer)
     words = key_words(key_material)
     return RingAverage(quantizer, words, plan, fidelity, rule, steps, clip_rule, total, drawn)
-
-
-def _check_lattice(quantizer: Any, dim: Any, clip_rule: Any) -> None:
-    if isinstance(quantizer, LatticeQuantizer):
-        own = quantizer.dim
-        require(own == dim, "dim", "must be that of the lattice", dim, own)
-        require(clip_rule is None, "clip_rule", "must not be set: a lattice has a norm, no range")
 
 
 def _check_noise(max_weight: Any, clip_rule: Any) -> None:

@@ -31,13 +31,7 @@ from mrsa_jax.modular.shamir import (
     share_secrets,
     words_of_limbs,
 )
-from mrsa_jax.secagg._aggregator_state import (
-    admitted,
-    check_blocks,
-    check_plan,
-    heeded,
-    signing,
-)
+from mrsa_jax.secagg._aggregator_state import admitted, check_blocks, check_plan, heeded, signing
 from mrsa_jax.secagg._conditions import unmasking_risk
 from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, judged
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum

@@ -298,10 +298,6 @@ class _Pairs:
         return Edges(np.ascontiguousarray(ordered, np.int32), self.seeds[rows])
 
 
-def _nonces(number: int, index: Any) -> np.ndarray:
-    return np.asarray([[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32)
-
-
 # ---- compiled loops
 
 
@@ -309,7 +305,7 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
     inputs = np.ascontiguousarray(round_.inputs)
     sends, self_seed = np.asarray(round_.sends), np.asarray(round_.seeds.self_seed)
     out = np.zeros(inputs.shape if padded else (0, inputs.shape[1]), np.uint32)
-    pairs, first = _Pairs(round_), int(round_.first)
+    pairs, first, index = _Pairs(round_), int(round_.first), round_.index
     totals, statuses, running = [], [], []
     for number, block in enumerate(plan, first):
         members = np.asarray(block.members, np.int32)
@@ -318,7 +314,7 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
         enough = here.sum() >= FEWEST_IN_A_SUM
         if padded or enough:
             edges = pairs.used(block)
-            nonces = _nonces(number, round_.index)
+            nonces = np.asarray([[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32)
             own = np.ascontiguousarray(self_seed[members])
             running += _start_tiles((inputs, block, members, here, edges, own, nonces), out, total)
         totals.append(total)

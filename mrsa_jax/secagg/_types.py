@@ -341,9 +341,8 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
         payload = b"bytes\x00" + seed
     else:
         integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-        require(
-            bool(integer and seed >= 0), "seed", "must be a non-negative integer or bytes", seed
-        )
+        rule = "must be a non-negative integer or bytes"
+        require(bool(integer and seed >= 0), "seed", rule, seed)
         payload = b"int\x00" + int(seed).to_bytes((int(seed).bit_length() + 7) // 8, "little")
     digest = hashlib.sha256(_TAG + payload).digest()
     return on_device(np.frombuffer(digest, dtype="<u4").astype(np.uint32))

@@ -38,12 +38,7 @@ BlockPolicy = Literal["keep", "refill", "reform"]
 
 @needs_values
 def changing_population(
-    seed: Seed,
-    num_clients: int,
-    num_rounds: int,
-    *,
-    arrival_rate: float,
-    departure_rate: float,
+    seed: Seed, num_clients: int, num_rounds: int, *, arrival_rate: float, departure_rate: float
 ) -> Bool[np.ndarray, "rounds clients"]:
     """Return who is a member in each round: newcomers at a steady pace, stays of random length.
 

@@ -28,14 +28,7 @@ from mrsa_jax._core.arrays import (
     varying_like,
 )
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import (
-    at_once,
-    cores_for,
-    in_context,
-    is_traced,
-    platform,
-    within_memory,
-)
+from mrsa_jax._core.device import at_once, cores_for, in_context, is_traced, platform, within_memory
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_jax._core.streams import Seed, Stream, as_key, fold, round_key, trial_key
 from mrsa_jax.availability import Availability

@@ -174,10 +174,7 @@ def latency_model(
 
 @needs_values
 def round_latency(
-    seed: Seed,
-    costs: RoundCosts,
-    model: LatencyModel,
-    num_rounds: int | None = None,
+    seed: Seed, costs: RoundCosts, model: LatencyModel, num_rounds: int | None = None
 ) -> Latency:
     """Simulate how long rounds take, slow-downs drawn anew for each client and round.
 

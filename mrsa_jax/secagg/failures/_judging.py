@@ -247,11 +247,7 @@ def _loop_keys(
 # each of its uses, in loops without vectors (measured: five times slower).
 @functools.partial(jax.jit, static_argnames="chunk")
 def draw_arrays(
-    graph: GraphModel,
-    steps: StepDropout,
-    key: Key[Array, ""],
-    first: UInt32[Array, ""],
-    chunk: int,
+    graph: GraphModel, steps: StepDropout, key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
 ) -> tuple[Bool[Array, "trials n n"], Bool[Array, "trials 5 n"]]:
     return _drawn(graph, steps, key, first + jax.lax.iota(jnp.uint32, chunk))
 
