@@ -241,13 +241,9 @@ def wire_round(
         count // 2 + 1 if is_complete else secagg.share_threshold(count, connection_probability)
     )
     result = secagg.aggregate(
-        pad_key,
-        np.asarray(codes),
-        np.asarray(model.sample(graph_key)),
-        np.ones((5, count), np.bool_),
-        threshold,
-        bits,
-    )
+        pad_key, np.asarray(codes), np.asarray(model.sample(graph_key)),
+        np.ones((5, count), np.bool_), threshold, bits,
+    )  # fmt: skip
     mean = quantizer.decode(on_device(result.total), count) / jnp.float32(count)
     return WireRound(
         WireView(np.asarray(codes), 2**bits, quantizer),

@@ -68,15 +68,9 @@ class Server:
     """
 
     def __init__(
-        self,
-        adjacency: np.ndarray,
-        thresholds: np.ndarray,
-        cohort: np.ndarray,
-        plan: SegmentPlan,
-        round_index: int = 0,
-        contexts: Sequence[bytes] | None = None,
-        terms: Terms | None = None,
-    ) -> None:
+        self, adjacency: np.ndarray, thresholds: np.ndarray, cohort: np.ndarray, plan: SegmentPlan,
+        round_index: int = 0, contexts: Sequence[bytes] | None = None, terms: Terms | None = None,
+    ) -> None:  # fmt: skip
         """Open step 0.
 
         Args:

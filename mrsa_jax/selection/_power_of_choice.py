@@ -108,13 +108,9 @@ class PowerOfChoice:
 
 
 def _choose(
-    scheme: PowerOfChoice,
-    steps: Steps,
-    words: Words,
-    available: Array,
-    counts: Array,
+    scheme: PowerOfChoice, steps: Steps, words: Words, available: Array, counts: Array,
     log_losses: Array,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """Return the cohort, the new counts and the new losses."""
     online = _ranking.count(available)
     works = online >= scheme.cohort_size

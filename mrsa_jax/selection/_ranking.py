@@ -354,14 +354,7 @@ def _in_tiles(
             triton.store(ref.at[place], values, mask=inside)
 
     found = launch(
-        "choose",
-        kernel,
-        (pl.cdiv(num_trials, tile),),
-        columns,
-        *numbers,
-        *halves,
-        *columns,
-        num_warps=_WARPS,
-        input_output_aliases={before + i: i for i in range(len(columns))},
-    )
+        "choose", kernel, (pl.cdiv(num_trials, tile),), columns, *numbers, *halves, *columns,
+        num_warps=_WARPS, input_output_aliases={before + i: i for i in range(len(columns))},
+    )  # fmt: skip
     return tuple(found)
