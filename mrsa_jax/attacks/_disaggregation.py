@@ -143,10 +143,9 @@ class Disaggregation:
         for number in sorted(range(len(sizes)), key=sizes.__getitem__):
             # as many different columns as the rank explain all sums: the rest are repeated ones
             missing = rank - sum(bool(one.any()) for own in found for one in own)
-            wanted = min(sizes[number], len(found[number]) + missing)
-            found[number] += problem.searched(
-                counts[:, number], found[number], wanted, self.seconds
-            )
+            known = found[number]
+            wanted = min(sizes[number], len(known) + missing)
+            known += problem.searched(counts[:, number], known, wanted, self.seconds)
             if progress is not None:
                 progress(sum(len(own) > 0 for own in found), len(found))
         return [own or [near[0]] for own, near in zip(found, nearest, strict=True)]
@@ -165,9 +164,8 @@ class Disaggregation:
             slopes = jax.vmap(
                 lambda own: jax.random.normal(own, (self.restarts, num_rounds), jnp.float32)
             )(keys)
-            parts.append(
-                np.asarray(_relax(projector, on_device(interval), some, slopes, self.num_steps))
-            )
+            columns = _relax(projector, on_device(interval), some, slopes, self.num_steps)
+            parts.append(np.asarray(columns))
         return np.concatenate(parts)
 
 
@@ -286,9 +284,7 @@ def _relax(
 
         return _rounded(jax.lax.fori_loop(0, num_steps, step, start), count, interval)
 
-    return jax.vmap(lambda count, own: jax.vmap(lambda slope: one(count, slope))(own))(
-        counts, slopes
-    )
+    return jax.vmap(jax.vmap(one, (None, 0)))(counts, slopes)
 
 
 def _capped(values: Array, count: Array, interval: Array) -> Array:

@@ -210,9 +210,8 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
     et al., "User-level label leakage from gradients" (2022).
     """
     updates = _checked(view)
-    gradient = jax.vmap(lambda flat: _last_bias(view, flat))(
-        -updates.reshape(-1, updates.shape[-1])
-    )
+    each = -updates.reshape(-1, updates.shape[-1])
+    gradient = jax.vmap(lambda flat: _last_bias(view, flat))(each)
     noise = jax.random.uniform(jax.random.key(0), (64, *view.input_shape), jnp.float32)
     chance = jnp.mean(jax.nn.softmax(logits_of(view.model, view.parameters, noise)), axis=0)
     rows = []

@@ -74,9 +74,8 @@ class ModelInversion:
         seen = checked_view(view, ModelView)
         parameters = checked_parameters(seen.model, seen.input_shape, seen.parameters, "parameters")
         flat = parameters.reshape(-1, parameters.shape[-1])
-        images, confidence = _invert(
-            self, seen.model, tuple(seen.input_shape), seen.num_classes, flat
-        )
+        shape = tuple(seen.input_shape)
+        images, confidence = _invert(self, seen.model, shape, seen.num_classes, flat)
         lead = (*parameters.shape[:-1], seen.num_classes)
         return InvertedClasses(
             np.asarray(images).reshape(*lead, *seen.input_shape),

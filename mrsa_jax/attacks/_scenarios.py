@@ -132,9 +132,8 @@ def summed_rounds(
             )
         updates = jnp.where(on_device(present)[:, None], updates, jnp.float32(0))
         noise = round_key(key, int(row), Stream.QUANTIZATION)
-        out, state = aggregator.aggregate(
-            noise, state, updates, on_device(members), on_device(present)
-        )
+        who = on_device(members), on_device(present)
+        out, state = aggregator.aggregate(noise, state, updates, *who)
         if int(out.status) == Status.OK:
             if not is_frozen:
                 flat = flat + jnp.float32(server_rate) * out.update
@@ -231,15 +230,13 @@ def wire_round(
     count, bits = len(given), check_integer(modulus_bits, "modulus_bits", 1, 32)
     fits = count * (int(quantizer.num_levels) - 1) < 2**bits
     require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)
-    codes = jax.vmap(quantizer.encode)(
-        jax.random.split(fold(key, int(Stream.QUANTIZATION)), count), given
-    )
+    keys = jax.random.split(fold(key, int(Stream.QUANTIZATION)), count)
+    codes = jax.vmap(quantizer.encode)(keys, given)
     graph_key, pad_key = jax.random.split(fold(key, int(Stream.ASSIGNMENT)))
     model = graphs.erdos_renyi(count, connection_probability)
-    is_complete = connection_probability == 1
-    threshold = (
-        count // 2 + 1 if is_complete else secagg.share_threshold(count, connection_probability)
-    )
+    threshold = count // 2 + 1
+    if connection_probability != 1:
+        threshold = secagg.share_threshold(count, connection_probability)
     result = secagg.aggregate(
         pad_key, np.asarray(codes), np.asarray(model.sample(graph_key)),
         np.ones((5, count), np.bool_), threshold, bits,

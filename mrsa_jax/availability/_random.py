@@ -196,9 +196,8 @@ class Markov:
         Raises:
             ConfigurationError: If it holds chains of another number of clients.
         """
-        return Markov(
-            *(spread(a, "dropout_rate", num_clients) for a in (self.away, self.leave, self.back))
-        )
+        own = self.away, self.leave, self.back
+        return Markov(*(spread(a, "dropout_rate", num_clients) for a in own))
 
     @one_program
     def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:

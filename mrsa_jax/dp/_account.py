@@ -294,19 +294,16 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     if plan.sums is not None:
         return _of_sums(plan, plan.sums, some, exact)
     if law.coins is not None and plan.strategy is None:
-        coins, first, of = np.unique(law.coins[some], return_index=True, return_inverse=True)
-        del coins
+        _, first, of = np.unique(law.coins[some], return_index=True, return_inverse=True)
         known = tuple(law.known(int(client), plan.noise_multiplier) for client in some[first])
         return _Found(known, of, 0, (exact, "The law of counts is known: nothing is simulated."))
     units = law.units
     size = block_size_of(law.selector) if units is not law else 1
     alike = units.alike
-    if plan.strategy is None:
-        drawn = units.sampled(plan.seed, plan.trials, plan.noise_multiplier, plan.progress)
-    else:
-        drawn = units.sampled_with(
-            plan.strategy, plan.seed, plan.trials, plan.noise_multiplier, plan.progress
-        )
+    own = plan.seed, plan.trials, plan.noise_multiplier, plan.progress
+    drawn = (
+        units.sampled(*own) if plan.strategy is None else units.sampled_with(plan.strategy, *own)
+    )
     classes, of = np.unique(alike[some // size], return_inverse=True)
     losses = tuple(drawn(np.flatnonzero(alike == one)) for one in classes)
     return _Found(losses, of, plan.trials, (exact,))

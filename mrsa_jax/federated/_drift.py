@@ -350,9 +350,8 @@ def _of_clients(
     """
     left = np.where(is_real, 1 - 2 * inverse, 0.0).sum(axis=1)
     sizes = np.where(is_real, squares - inverse, 0.0).sum(axis=1)
-    ratios = np.maximum(
-        np.divide(sizes, left, out=np.full(len(left), np.nan), where=left > 1e-9), 0
-    )
+    unknown = np.full(len(left), np.nan)
+    ratios = np.maximum(np.divide(sizes, left, out=unknown, where=left > 1e-9), 0)
     shape = len(squares), longest
     pairs, product, factor = (
         np.bincount(cells, weight, shape[0] * longest).reshape(shape)

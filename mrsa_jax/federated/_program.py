@@ -133,9 +133,8 @@ def memory_estimate(
         check_count(width, "width")
     check_count(num_rounds, "num_rounds", "must be an integer from 0", 0)
     if code_dim is not None:
-        check_count(
-            code_dim, "code_dim", f"must be an integer from {dim}, the update's length", dim
-        )
+        rule = f"must be an integer from {dim}, the update's length"
+        check_count(code_dim, "code_dim", rule, dim)
     is_own = loss_of(trainer) is not None
     own_test = prepared_test(test, tuple(client_data.inputs.shape[1:]), is_own)
     setting = _Setting(

@@ -195,9 +195,8 @@ class _Job:
     def run(self, program: Any, span: Span, *more: Any) -> Any:
         """Return the clients' residues of a span, or their ring sums."""
         values, start = self.read(span)
-        result, counted = program(
-            on_device(values), start, span.rows, self.cast, *more, width=span.width
-        )
+        own = on_device(values), start, span.rows, self.cast
+        result, counted = program(*own, *more, width=span.width)
         bad = np.asarray(counted.has_nan)
         if bad.any():
             number = int(bad.any(axis=1).argmax())

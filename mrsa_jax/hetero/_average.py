@@ -163,9 +163,7 @@ class SegmentAverage:
         round_ = judge(self.layout, None, alive, self.threshold)
         if self.noise is not None:
             cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
-        update, learned, counted = _through_segments(
-            self, state.round_index, ids, cast, round_, values
-        )
+        update, learned, counted = _by_span(self, state.round_index, ids, cast, round_, values)
         clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, self.layout.dim)
@@ -184,7 +182,7 @@ class SegmentAverage:
         require(fits, "members", rule, own.tolist())
 
 
-def _through_segments(
+def _by_span(
     average: SegmentAverage, index: Any, ids: Array, cast: Cast, round_: SummedRound, values: Array
 ) -> tuple[Array, Array, Counted]:
     """Return the update, the ring sums, and by segment what was counted."""

@@ -267,9 +267,8 @@ def segment_leakage(history: SegmentHistory, *, effort: float | None = 0.0) -> S
             found[key] = _judge(matrix, when, effort)
         return found[key]
 
-    *segments, plain = map(
-        judged, (*history.participation, history.plain), (*history.rounds, everywhere)
-    )
+    matrices = (*history.participation, history.plain)
+    *segments, plain = map(judged, matrices, (*history.rounds, everywhere))
     exposure = np.stack([own.exposure for own in segments])
     share = np.zeros((num_rounds, num_clients))
     for weight, first in zip(history.shares, exposure, strict=True):

@@ -236,9 +236,7 @@ def unequal_moduli_failures(
     pads = unequal_moduli_tuples(moduli)
     rings = [int(modulus) for modulus in moduli]
     sizes = [check_integer(size, "levels", 1) for size in levels]
-    same = len(sizes) == len(rings) and all(
-        size <= ring for size, ring in zip(sizes, rings, strict=True)
-    )
+    same = len(sizes) == len(rings) and all(map(int.__le__, sizes, rings))
     require(same, "levels", "must be one for each of `moduli`, no larger than it", sizes, rings)
     _check_size([len(pads), *sizes], "levels")
     wrong, cases, example = 0, 0, None

@@ -260,12 +260,11 @@ class Noise:
         """Return the noise that a log records; None where no sum has noise and a clip."""
         count = len(log.rounds)
         noise, clip = log.noise or (None,) * count, log.clip or (None,) * count
-        told = [(own, most) for own, most in zip(noise, clip, strict=True) if own and most]
+        pairs = list(zip(noise, clip, strict=True))
+        told = [(own, most) for own, most in pairs if own and most]
         if not told:
             return None
-        ratios = tuple(
-            own / most if own and most else 0.0 for own, most in zip(noise, clip, strict=True)
-        )
+        ratios = tuple(own / most if own and most else 0.0 for own, most in pairs)
         return Noise(min(ratios), max(most for _, most in told), _check_delta(delta), None, ratios)
 
     def figures(self, log: ParticipationLog) -> Noisy:

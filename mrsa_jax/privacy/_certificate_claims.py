@@ -46,9 +46,7 @@ class Proofs:
         self.coalition = [i for i, name in enumerate(log.clients) if str(name) in told]
         scales = log.scales or (Fraction(1),) * len(log.rounds)
         # what a row of the checker's matrix, of the smallest integers, is multiplied by here
-        self.times = [
-            _times(row, scale) for row, scale in zip(log.participation, scales, strict=True)
-        ]
+        self.times = list(map(_times, log.participation, scales))
         self.members = _classes(others.participation)
         self.sizes = [len(own) for own in self.members]
         self.class_of = {i: k for k, own in enumerate(self.members) for i in own}
@@ -61,9 +59,8 @@ class Proofs:
         weak = found.weak
         self._check_witness()
         if weak.rank and weak.rank**2 * len(self.members) <= _MOST_PRODUCTS:
-            self.kept = np.flatnonzero(
-                independent_rows(residues_of(self.M, self.prime), self.prime)
-            )
+            rows = residues_of(self.M, self.prime)
+            self.kept = np.flatnonzero(independent_rows(rows, self.prime))
             columns = residues_of(self.M[self.kept], self.prime).T
             self.basis = np.flatnonzero(independent_rows(columns, self.prime))
             self.kernel = Kernel(self.M, self.kept, self.basis, self.sizes)
@@ -265,10 +262,8 @@ class Proofs:
             support = {self.class_of[j] for j in [i, *others]}
             solved = None
             if self.kernel is not None:
-                weights = np.asarray(self.sizes, np.int64)
-                solved = combination_on(
-                    self.M[self.kept], sorted(support), weights, self.class_of[i]
-                )
+                rows, weights = self.M[self.kept], np.asarray(self.sizes, np.int64)
+                solved = combination_on(rows, sorted(support), weights, self.class_of[i])
             witness = [] if solved is None else self._whole(solved[0])
             if solved is None or not self._shows(witness, self.class_of[i], support):
                 self.unproven.append(own.text)

@@ -256,10 +256,9 @@ def _compiled_judge(rows: np.ndarray, coalitions: int) -> _Judge:
     primes = draw_primes(enough_primes(minor_bits(rows) + 31, cases))
     forms = [reduced_echelon(residues_of(rows, prime), prime) for prime in primes]
     # modulo a prime the rank is at most the true one, and columns depend on those before them
-    rank, basis = min((-len(pivots), tuple(pivots.tolist())) for _, pivots in forms)
-    good = [
-        k for k, (_, own) in enumerate(forms) if (-len(own), tuple(own.tolist())) == (rank, basis)
-    ]
+    kinds = [(-len(pivots), tuple(pivots.tolist())) for _, pivots in forms]
+    best = min(kinds)
+    good, basis = [k for k, own in enumerate(kinds) if own == best], best[1]
     free = np.setdiff1d(np.arange(rows.shape[1]), basis)
     spaces = np.stack([forms[k][0][:, free] for k in good]).astype(np.uint32)
     random = np.random.default_rng(secrets.randbits(128))

@@ -70,8 +70,8 @@ def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clien
     _, rounds, clients = rows.shape
     form = jnp.broadcast_to(rows.astype(jnp.uint32), (primes, rounds, clients))
     start = varying_like((form, jnp.zeros((primes, rounds), jnp.int32)), rows)
-    step, count = (_next_round, rounds) if skips else (_next_new, min(rounds, clients))
-    form, changed = lax.fori_loop(0, count, functools.partial(step, of=of), start)
+    step, steps = (_next_round, rounds) if skips else (_next_new, min(rounds, clients))
+    form, changed = lax.fori_loop(0, steps, functools.partial(step, of=of), start)
     entries = form != jnp.uint32(0)
     count = jnp.sum(entries, axis=2, dtype=jnp.int32)
     is_unit = entries & (count == jnp.int32(1))[..., None]

@@ -325,12 +325,10 @@ class Wide:
         """
         rounds = np.arange(len(self._history))[:, None]
         over = rounds[-1:] if last_only else rounds
+        made = self._factors, self._growth, self._scale
         for part in self._parts:
             with jax.enable_x64(True):
-                own = self._part(part)
-                both = _followed(
-                    self._factors, self._growth, self._scale, own, self._last, last_only
-                )
+                both = _followed(*made, self._part(part), self._last, last_only)
                 found, errors = (np.asarray(each) for each in both)
             first = self._first[part]
             found, errors = found[:, : len(first)], errors[:, : len(first)]

@@ -153,9 +153,8 @@ def _refine(carry: tuple[Array, Array], weights: Array) -> tuple[tuple[Array, Ar
     classes, ever = carry
     clients = classes.shape[0]
     ever = ever | (weights != jnp.int32(0))
-    old, value, member = lax.sort(
-        (classes, weights, jnp.arange(clients, dtype=jnp.int32)), num_keys=2
-    )
+    places = jnp.arange(clients, dtype=jnp.int32)
+    old, value, member = lax.sort((classes, weights, places), num_keys=2)
     changed = (old[1:] != old[:-1]) | (value[1:] != value[:-1])
     begins = jnp.concatenate([jnp.ones(1, jnp.bool_), changed])
     place = jnp.cumsum(begins, dtype=jnp.int32) - jnp.int32(1)

@@ -154,10 +154,7 @@ class _Levels:
     def __init__(
         self, rows: np.ndarray, weights: np.ndarray, budget: Budget, progress: Progress | None
     ) -> None:
-        self._rows = rows
-        self._weights = weights
-        self._budget = budget
-        self._progress = progress
+        self._rows, self._weights, self._budget, self._progress = rows, weights, budget, progress
         self._vectors: list[Vector] = []
         self._has_guessed = False
         self._paid: set[int] = set()  # levels whose dual vectors are counted

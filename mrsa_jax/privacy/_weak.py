@@ -429,10 +429,8 @@ def candidates(
             below = combined.weight
             yield combined
     matrix, sizes = space.groups.matrix, space.groups.sizes
-    last = space.rank - 1
-    programmed = (
-        sparse_remainder(matrix, sizes, row) for row in range(last, max(-1, last - programs), -1)
-    )
+    newest = range(space.rank - 1, max(-1, space.rank - 1 - programs), -1)
+    programmed = (sparse_remainder(matrix, sizes, row) for row in newest)
     sets = information_sets(matrix, sizes, below, attempts, seed)
     parts = (("information sets", sets, attempts), ("linear program", programmed, programs))
     for method, supports, total in parts:

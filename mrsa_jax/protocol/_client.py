@@ -112,9 +112,7 @@ class Client:
         require(proper, "neighbours", rule, self.neighbours)
         self.threshold = check_integer(threshold, "threshold", 1)
         self.round_index = check_integer(round_index, "round_index", 0, 2**32 - 1)
-        self._plan = plan
-        self._values = values
-        self._context = context
+        self._plan, self._values, self._context = plan, values, context
         self._signing_key, self._terms, self._pledge = signing_key, terms, pledge
         rule = (
             "must be used together with `signing_key`, and agree with `neighbours` and `threshold`"
@@ -215,9 +213,8 @@ class Client:
         """Return s_ij, agreed with a neighbour in V1 (for whoever simulates all clients)."""
         if other not in self._pair_seeds:
             secret = self._pads.agree(self._others[other][1])
-            self._pair_seeds[other] = pad_seed(
-                secret, self.client, other, self.round_index, self._context
-            )
+            of_round = self.round_index, self._context
+            self._pair_seeds[other] = pad_seed(secret, self.client, other, *of_round)
         return self._pair_seeds[other]
 
     def knows(self, other: int) -> bool:

@@ -325,9 +325,8 @@ class _Round:
             heard = server.signed if name == CHECK else server.survivors[min(step + 1, 4)]
             count = int(heard.sum())
             bytes_down = sum(len(message) for message in outbox.values())
-            reports.append(
-                StepReport(name, count, client_seconds, server_seconds, bytes_up, bytes_down)
-            )
+            costs = client_seconds, server_seconds, bytes_up, bytes_down
+            reports.append(StepReport(name, count, *costs))
             inbox = {
                 i: list(self.network.carry(step + 1, SERVER, i, message))
                 for i, message in outbox.items()

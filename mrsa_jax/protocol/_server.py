@@ -405,14 +405,13 @@ class Server:
         self, known: Unmasking, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
     ) -> None:
         """Recover one secret if enough shares came back and none is found to be forged."""
-        if len(shares) < self._thresholds[owner]:
+        threshold = self._thresholds[owner]
+        if len(shares) < threshold:
             return
         shares = sorted(shares)
         points = [holder + 1 for holder, _ in shares]
         try:
-            secret = recover(
-                points, limbs_of([share for _, share in shares]), self._thresholds[owner]
-            )
+            secret = recover(points, limbs_of([share for _, share in shares]), threshold)
             if is_key:
                 pair = KeyPair(secret)
                 if pair.public_key != self._keys[owner][1]:

@@ -92,9 +92,7 @@ class Message:
         reader = Reader(cls.__name__, cls.KIND, data)
         words, counts = reader.words(len(cls.WORDS)), reader.words(len(cls.LISTS))
         fixed = [reader.take(size) for _, size in cls.FIXED]
-        lists = [
-            reader.entries(count, size) for count, (_, size) in zip(counts, cls.LISTS, strict=True)
-        ]
+        lists = map(reader.entries, counts, [size for _, size in cls.LISTS])
         message = cls(reader.round_index, *words, *fixed, *lists)
         reader.end()
         return message

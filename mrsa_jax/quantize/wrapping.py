@@ -117,9 +117,8 @@ def _wide_sum(
     """Return h and l of the sum h 2**16 + l over clients of signed words, 0 <= l < 2**16."""
     low = jnp.sum(terms & jnp.uint32(0xFFFF), axis=0, dtype=jnp.uint32)
     high = jnp.sum(terms.astype(jnp.int32) >> 16, axis=0, dtype=jnp.int32)
-    return high + (low >> jnp.uint32(16)).astype(jnp.int32), (low & jnp.uint32(0xFFFF)).astype(
-        jnp.int32
-    )
+    carried, rest = low >> jnp.uint32(16), low & jnp.uint32(0xFFFF)
+    return high + carried.astype(jnp.int32), rest.astype(jnp.int32)
 
 
 @needs_values

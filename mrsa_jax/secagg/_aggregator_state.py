@@ -385,9 +385,7 @@ def with_noise(
     """
     wrapped, top = jnp.int32(0), jnp.uint32(2**bits - 1)
     if noise is not None:
-        keys = jax.vmap(lambda one: jax.random.fold_in(jax.random.fold_in(key, one), _NOISE))(
-            members
-        )
+        keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.fold_in(key, i), _NOISE))(members)
         drawn = jax.vmap(lambda own: noise.sample(own, codes.shape[1:]))(keys)
         codes = codes + drawn.astype(jnp.uint32)
         middle = quantizer.middle(jnp.sum(summed, dtype=jnp.uint32))

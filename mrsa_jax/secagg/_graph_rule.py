@@ -102,16 +102,14 @@ class GraphRule:
         """
         asked = survivors[0]
         adjacency = self.graph.sample(key) & asked[:, None] & asked[None, :]
-        thresholds, own = self.thresholds(adjacency), self.labels[members]
+        limits, own = self.thresholds(adjacency), self.labels[members]
         if self.keeps_blocks:
-            alive, sent = kept_blocks(
-                self.policy, adjacency, survivors, thresholds, own, self.labels
-            )
+            alive, sent = kept_blocks(self.policy, adjacency, survivors, limits, own, self.labels)
             survivors, kept = survivors.at[3].set(sent), alive[3]
         else:
             kept = kept_by(self.policy, survivors, own, self.labels.shape[0])
             alive = survivors.at[3].set(kept)
-        components = _learnt_components(adjacency, alive, thresholds)
+        components = _learnt_components(adjacency, alive, limits)
         # V3+ is informative exactly where each client of V3 is in a component that is learnt
         is_reliable = jnp.all((components >= 0) | ~kept)
         return SlotRound(adjacency, alive, components, round_status(survivors, kept, is_reliable))

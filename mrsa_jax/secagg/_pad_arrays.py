@@ -143,13 +143,10 @@ def _kernel(
 
     def pads(row: Array) -> Array:
         start = [nothing((TILE,), is_power)] * width, jnp.uint32(0)
-        tallies, subtracted = lax.fori_loop(
-            heads[block, row], heads[block, row + jnp.int32(1)], use, start
-        )
+        begin, end = heads[block, row], heads[block, row + jnp.int32(1)]
+        tallies, subtracted = lax.fori_loop(begin, end, use, start)
         # in the order of coordinates from here on
-        return settled(
-            tuple(woven(words) for words in zip(*tallies, strict=True)), subtracted, ring
-        )
+        return settled(tuple(map(woven, zip(*tallies, strict=True))), subtracted, ring)
 
     def client(place: Array, total: Array) -> Array:
         member = members[block, place]

@@ -358,9 +358,8 @@ def _arrays(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ring
     for block in plan:
         rows, places = pairs.inside(block)
         pad = ((0, padded_length(len(rows)) - len(rows)), (0, 0))
-        chosen.append(
-            Edges(np.pad(places, pad, constant_values=-1), np.pad(pairs.seeds[rows], pad))
-        )
+        places = np.pad(places, pad, constant_values=-1)
+        chosen.append(Edges(places, np.pad(pairs.seeds[rows], pad)))
     # the seeds' own edge list may have any length: it must not become a shape to compile for
     bare = dataclasses.replace(
         round_.seeds, edges=jnp.zeros((0, 2), jnp.int32), pair_seed=jnp.zeros((0, 8), jnp.uint32)

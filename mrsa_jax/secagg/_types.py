@@ -407,9 +407,8 @@ def _derive(material: Array, members: Array, round_index: Array, edges: Array) -
     high = jnp.maximum(members[first], members[second]).astype(jnp.uint32)
     pairs = jnp.stack([jnp.full(low.shape, _PAIR_SEED, jnp.uint32), low, high])
     own = members.astype(jnp.uint32)
-    selves = jnp.stack(
-        [jnp.full(own.shape, _SELF_SEED, jnp.uint32), own, jnp.full_like(own, round_index)]
-    )
+    kind = jnp.full(own.shape, _SELF_SEED, jnp.uint32)
+    selves = jnp.stack([kind, own, jnp.full_like(own, round_index)])
     nonces = jnp.concatenate([selves, pairs], axis=1)
     total = nonces.shape[1]
     words = chacha20_columns(

@@ -72,10 +72,8 @@ class BlockSelection:
 
     def of_blocks(self) -> BlockSelection:
         """Return the same scheme over its blocks, each as one client: equal in law for them."""
-        size = int(self.block_size)
-        return dataclasses.replace(
-            self, block_size=jnp.int32(1), num_clients=self.num_clients // size
-        )
+        count = self.num_clients // int(self.block_size)
+        return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=count)
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the calls that may have made it."""
@@ -148,9 +146,8 @@ def sizes_as_data(
 
 
 def _build(num_clients: int, block_size: Any, blocks: Any, least_used: Any) -> BlockSelection:
-    return BlockSelection(
-        jnp.int32(block_size), jnp.int32(blocks), jnp.int32(least_used), int(num_clients)
-    )
+    size, wanted, by_use = map(jnp.int32, (block_size, blocks, least_used))
+    return BlockSelection(size, wanted, by_use, int(num_clients))
 
 
 @also_traced

@@ -136,9 +136,8 @@ class LineSelection:
         is_cheap = best[:, None] - offered <= spare[None, None]
         held = (table & is_cheap[:, :, None]).reshape(free.shape)
         one = (spare >= 0).astype(jnp.int32)
-        first = k_smallest(
-            client_words(key, total), held, one, steps, jnp.where(by_use > 0, use, 0)
-        )
+        least = jnp.where(by_use > 0, use, 0)
+        first = k_smallest(client_words(key, total), held, one, steps, least)
         is_first = first.reshape(table.shape).any(axis=2)
         words = word_key(client_words(key, lines[0] * lines[1], 1)).reshape(offered.shape)
         draw = jnp.where(offered == best[:, None], words, jnp.iinfo(jnp.int32).max)

@@ -136,9 +136,8 @@ def rollout_many(
     lengths = (count, len(selectors), len(availabilities))
     rule = "must be as many as the other lists, and at least one"
     require(count > 0 and len(set(lengths)) == 1, "seeds", rule, *lengths)
-    checked = [
-        _rollout._check(s, a, num_rounds) for s, a in zip(selectors, availabilities, strict=True)
-    ]
+    pairs = zip(selectors, availabilities, strict=True)
+    checked = [_rollout._check(*pair, num_rounds) for pair in pairs]
     rounds, trials = checked[0][0], check_size(num_trials, "num_trials")
     check_size(width, "width")
     schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))

@@ -343,10 +343,7 @@ def _method(scheme: Any, name: str, ndim: int) -> Any:
 
 def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> Array:
     """Return bool[J, N, *trials]."""
-
-    def step(states: Any, j: Array) -> tuple[Any, Array]:
-        return _play(key, selector, availability, states, j)
-
+    step = functools.partial(_play, key, selector, availability)
     start = _start(key, selector, availability)
     return lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))[1]
 

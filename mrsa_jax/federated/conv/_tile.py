@@ -145,9 +145,7 @@ def relu_of_largest(places: Sequence[Array], bias: Array) -> tuple[Array, Array]
 def _backward(saved: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
     rows, weights, where = saved
     zero = jnp.zeros((), gradient.dtype)
-    spread = jnp.concatenate(
-        [jnp.where(where == place, gradient, zero) for place in range(4)], axis=1
-    )
+    spread = jnp.concatenate([jnp.where(where == k, gradient, zero) for k in range(4)], axis=1)
     bias_gradient = jnp.sum(jnp.where(where < 4, gradient, zero), axis=0)
     return spread @ weights.T, rows.T @ spread, bias_gradient
 

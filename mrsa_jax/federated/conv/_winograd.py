@@ -30,9 +30,7 @@ from mrsa_jax.federated.conv._tile import Bias, Images, Kernel, Outputs, relu_of
 # 2016, "Fast Algorithms for Convolutional Neural Networks", eq. (5) to (7).
 
 # zero, then pairs of opposite sign: small numbers keep the rounding small
-_POINTS = tuple(
-    Fraction(*pair) for pair in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))
-)
+_POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))
 
 Matrix = list[list[Fraction]]
 

@@ -199,9 +199,8 @@ def shuffled(
     not depend on the amount of padding: word i of a stream is that of slot i.
     """
     slots = jnp.arange(num_slots, dtype=jnp.int32)
-    keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(
-        jnp.arange(num_epochs, dtype=jnp.int32)
-    )
+    epochs = jnp.arange(num_epochs, dtype=jnp.int32)
+    keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(epochs)
     words = jax.vmap(lambda k: random_words(k, (num_slots,)))(keys)
     words = jnp.where(slots[None, :] < size, words, jnp.uint32(0xFFFFFFFF))
     order = jnp.argsort(words, axis=1, stable=True).astype(jnp.int32)

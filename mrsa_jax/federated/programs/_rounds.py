@@ -230,9 +230,8 @@ def _kept(states: States, change: Array, own: Array, members: Array, summed: Arr
     count = jnp.sum(summed, dtype=jnp.int32)
     moved = states.shared + change * (count.astype(jnp.float32) / num_clients)
     places = jnp.where(summed, members, num_clients)  # one beyond the last is dropped
-    return States(
-        jnp.where(count > 0, moved, states.shared), states.own.at[places].set(own, mode="drop")
-    )
+    shared = jnp.where(count > 0, moved, states.shared)
+    return States(shared, states.own.at[places].set(own, mode="drop"))
 
 
 @jax.jit

@@ -67,10 +67,8 @@ def leverage_bound(rows: np.ndarray, sizes: np.ndarray) -> int:
     largest = 1 << 27 if rows.dtype == object else int(np.abs(rows).max(initial=0))
     if largest**2 * int(sizes.sum()) >= 1 << 53:
         return 1
-    parts = [
-        slice(start, start + max(1, _PART // len(rows)))
-        for start in range(0, rows.shape[1], max(1, _PART // len(rows)))
-    ]
+    step = max(1, _PART // len(rows))
+    parts = [slice(start, start + step) for start in range(0, rows.shape[1], step)]
     gram = np.zeros((len(rows),) * 2)
     for part in parts:  # sums of integers that stay exact
         own = rows[:, part].astype(np.float64)
@@ -196,9 +194,7 @@ def _one_history(
     primes, rounds, groups = rows.shape
     every_round = groups <= EVERY_ROUND
     # A round's sets are looked at in the next one; after the last comes one of nobody.
-    rows, codes = (
-        jnp.pad(own, [(0, 0)] * (own.ndim - 2) + [(0, 1), (0, 0)]) for own in (rows, codes)
-    )
+    rows, codes = (jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, 1), (0, 0)]) for a in (rows, codes))
     is_over = jnp.arange(rounds + 1) == rounds
     start = _State(
         jnp.broadcast_to(jnp.eye(groups, dtype=jnp.uint32), (primes, groups, groups)),
@@ -245,16 +241,13 @@ def _advance(
     sums = jnp.cumsum(jnp.where(ordered < jnp.int32(NEVER), ordered, jnp.int32(0)))
     corank = jnp.maximum(classes.number - jnp.max(ranks), jnp.int32(0))
     never = jnp.int32(NEVER)
-    upper = jnp.min(
-        jnp.stack(
-            [
-                state.upper,
-                jnp.where(load > jnp.int32(0), load, never),
-                jnp.where(jnp.max(ranks) > jnp.int32(0), sums[corank], never),
-                jnp.min(jnp.where(alone, classes.weights[labels], never)),
-            ]
-        )
-    )
+    above = [
+        state.upper,
+        jnp.where(load > jnp.int32(0), load, never),
+        jnp.where(jnp.max(ranks) > jnp.int32(0), sums[corank], never),
+        jnp.min(jnp.where(alone, classes.weights[labels], never)),
+    ]
+    upper = jnp.min(jnp.stack(above))
     four = sums[min(3, sums.shape[0] - 1)]
     after = _State(kernels, ranks, labels, active, upper, jnp.any(grew), state.floor, four)
     return after, jnp.min(classes.weights)

@@ -187,7 +187,5 @@ def _extension_work(groups: int, corank: int, size: int, most: int) -> float:
         return LISTED + TERM * size * size * axes / 2
     if extra == 1:
         return LISTED + TERM * size * (size + count) * axes
-    equal = np.ones(count, np.int64)
-    return 2 * MODULAR * size * (2 * size + count) * corank + girth_work(
-        equal, extra, max(extra, 3)
-    )
+    walk = girth_work(np.ones(count, np.int64), extra, max(extra, 3))
+    return 2 * MODULAR * size * (2 * size + count) * corank + walk

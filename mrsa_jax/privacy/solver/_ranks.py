@@ -33,10 +33,8 @@ def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
     """Return which rows are not combinations of those before them, modulo a prime: bool."""
     from mrsa_jax._core import elimination as _elimination
 
-    found: np.ndarray = _elimination.independent_rows(
-        np.ascontiguousarray(residues), np.uint64(prime)
-    )
-    return found
+    rows = np.ascontiguousarray(residues)
+    return np.asarray(_elimination.independent_rows(rows, np.uint64(prime)))
 
 
 def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:

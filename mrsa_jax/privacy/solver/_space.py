@@ -80,8 +80,7 @@ class Space:
     """
 
     def __init__(self, rows: np.ndarray, weights: np.ndarray) -> None:
-        self.rows = rows
-        self.weights = weights
+        self.rows, self.weights = rows, weights
 
     @functools.cached_property
     def groups(self) -> Groups:
@@ -220,9 +219,7 @@ class Sieve:
     """
 
     def __init__(self, groups: Groups, rows: np.ndarray, minor_bits: float) -> None:
-        self._groups = groups
-        self._rows = rows
-        self._minor_bits = minor_bits
+        self._groups, self._rows, self._minor_bits = groups, rows, minor_bits
         self._rng = np.random.default_rng(secrets.randbits(128))
         self._primes: list[int] = []
         self._images: list[np.ndarray] = []

@@ -258,9 +258,10 @@ class Through:
             return None
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (
-                (middle, high) if self._seconds(middle * step) <= seconds else (low, middle - 1)
-            )
+            if self._seconds(middle * step) <= seconds:
+                low = middle
+            else:
+                high = middle - 1
         return low * step, self._seconds(low * step)
 
     def _seconds(self, limit: int) -> float:
@@ -295,7 +296,7 @@ class Through:
     @functools.cached_property
     def _duals(self) -> _Duals | None:
         rank, columns = self.rows.shape
-        small = kernel_of(residues_of(self.rows, SMALL), SMALL)
+        small = kernel_of(residues_of(self.rows, SMALL), SMALL).astype(np.int64)
         if small.shape[1] != columns - rank:
             return None
         count, chance = self._enough_primes()
@@ -307,9 +308,7 @@ class Through:
             if kernel.shape[1] == columns - rank:
                 primes.append(prime)
                 kernels.append(kernel)
-        return _Duals(
-            small.astype(np.int64), np.asarray(primes, np.uint64), np.stack(kernels), chance
-        )
+        return _Duals(small, np.asarray(primes, np.uint64), np.stack(kernels), chance)
 
     def search(self, limit: int, seconds: float) -> bool:
         """Go through all circuits up to a weight; return whether the bounds follow from it."""

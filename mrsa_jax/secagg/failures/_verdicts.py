@@ -122,10 +122,8 @@ def _packed(members: Bool[Array, "*sets n"]) -> UInt32[Array, "*sets words"]:
         padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % _BITS)]
         members = jnp.pad(members, padding)
     lanes = members.reshape(*members.shape[:-1], -1, _BITS)
-    bits = lanes.astype(jnp.uint32) << jax.lax.broadcasted_iota(
-        jnp.uint32, lanes.shape, members.ndim
-    )
-    return jnp.sum(bits, axis=-1, dtype=jnp.uint32)
+    place = jax.lax.broadcasted_iota(jnp.uint32, lanes.shape, members.ndim)
+    return jnp.sum(lanes.astype(jnp.uint32) << place, axis=-1, dtype=jnp.uint32)
 
 
 def _sizes(sets: UInt32[Array, "n words"]) -> Int32[Array, " n"]:
