@@ -301,9 +301,8 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     size = block_size_of(law.selector) if units is not law else 1
     alike = units.alike
     own = plan.seed, plan.trials, plan.noise_multiplier, plan.progress
-    drawn = (
-        units.sampled(*own) if plan.strategy is None else units.sampled_with(plan.strategy, *own)
-    )
+    matrix = plan.strategy
+    drawn = units.sampled(*own) if matrix is None else units.sampled_with(matrix, *own)
     classes, of = np.unique(alike[some // size], return_inverse=True)
     losses = tuple(drawn(np.flatnonzero(alike == one)) for one in classes)
     return _Found(losses, of, plan.trials, (exact,))

@@ -109,7 +109,7 @@ def over_parts(
             found = np.minimum(found, known[np.searchsorted(part.rows, rounds, "right") - 1])
         return np.where(found == np.inf, nothing, found).astype(kind)
 
-    strong, lower, upper = (worst(name, -1, np.int32) for name in ("strong", "lower", "upper"))
+    strong, lower, upper = (worst(name, -1.0, np.int32) for name in ("strong", "lower", "upper"))
     hidden, updates = (worst(name, np.nan, np.float64) for name in ("hidden", "updates"))
     if hidden is not None:
         hidden = np.where(exposed > 0, 1.0, hidden)
