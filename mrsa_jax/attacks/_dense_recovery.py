@@ -76,9 +76,8 @@ class DenseRecovery:
             weights, bias = np.asarray(layer["kernel"]), np.asarray(layer["bias"])
             found.append(_most_agreed(weights, bias, seen.num_images, self.tolerance))
         inputs, agreeing = (np.stack(each) for each in zip(*found, strict=True))
-        return RecoveredInputs(
-            inputs.reshape(*lead, *inputs.shape[1:]), agreeing.reshape(*lead, seen.num_images)
-        )
+        agreed = agreeing.reshape(*lead, seen.num_images)
+        return RecoveredInputs(inputs.reshape(*lead, *inputs.shape[1:]), agreed)
 
 
 def dense_recovery(layer: str | None = None, *, tolerance: float = 1e-2) -> DenseRecovery:

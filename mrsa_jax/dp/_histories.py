@@ -124,6 +124,10 @@ class Histories:
     # ---- simulated
 
     @property
+    def _scheme(self) -> tuple[Any, Availability, int]:
+        return self.selector, self.availability, self.rounds
+
+    @property
     def units(self) -> Histories:
         """The histories of blocks as clients, equal in law for them, where blocks are known."""
         size = block_size_of(self.selector)
@@ -152,9 +156,7 @@ class Histories:
         dtype = np.uint16 if self.most < 2**16 else np.int32
         counts = np.empty((trials, self.selector.num_clients), dtype)
         for first, number in parts(trials, -(-trials // PARTS)):
-            run = selection.rollout_counts(
-                seed, self.selector, self.availability, self.rounds, number, first=first
-            )
+            run = selection.rollout_counts(seed, *self._scheme, number, first=first)
             counts[first : first + number] = np.asarray(run)
             tell(progress, first + number, trials)
         mu = np.sqrt(np.arange(self.most + 1.0)) / noise_multiplier
@@ -180,9 +182,7 @@ class Histories:
         found = np.empty((trials, clients))
         step = min(at_once("columns", 32 * self.rounds * clients), -(-trials // PARTS))
         for first, number in parts(trials, step):
-            run = selection.rollout_trials(
-                seed, self.selector, self.availability, self.rounds, number, first=first
-            )
+            run = selection.rollout_trials(seed, *self._scheme, number, first=first)
             rows = np.moveaxis(np.asarray(run), 1, 0).reshape(self.rounds, -1)
             squares = form.squares(rows.astype(np.float64))
             found[first : first + number] = squares.reshape(number, clients)

@@ -141,14 +141,6 @@ def _skellam_exponent(variance: float, k: float) -> float:
     return k * (k / (root + variance)) - k * math.asinh(k / variance)
 
 
-def _skellam_cumulant(v: Any, s: Any) -> Any:
-    return 2 * v * (s / 2).sinh() ** 2
-
-
-def _skellam_saddle(variance: float, k: float) -> tuple[float, float]:
-    return math.asinh(k / variance), math.sqrt(math.hypot(variance, k))
-
-
 def _gaussian_masses(variance: float, first: int, last: int) -> list[Any]:
     """P(X = k) = q^(k^2) / sum over j of q^(j^2), q = exp(-1 / (2 v))."""
     import flint
@@ -162,19 +154,6 @@ def _gaussian_masses(variance: float, first: int, last: int) -> list[Any]:
         turn = turn * square
         found.append(here)
     return found
-
-
-def _gaussian_exponent(variance: float, k: float) -> float:
-    return -k * (k / (2.0 * variance))
-
-
-def _gaussian_cumulant(v: Any, s: Any) -> Any:
-    # other terms of Poisson's formula are below exp(-v) of this one where it is used
-    return v * s * s / 2
-
-
-def _gaussian_saddle(variance: float, k: float) -> tuple[float, float]:
-    return k / variance, math.sqrt(variance)
 
 
 @functools.lru_cache(maxsize=64)
@@ -197,9 +176,18 @@ def _theta(variance: float) -> Any:
 
 
 _LAWS: dict[Kind, _Law] = {
-    "skellam": _Law(_skellam_masses, _skellam_exponent, _skellam_cumulant, _skellam_saddle),
+    "skellam": _Law(
+        _skellam_masses,
+        _skellam_exponent,
+        cumulant=lambda v, s: 2 * v * (s / 2).sinh() ** 2,
+        saddle=lambda v, k: (math.asinh(k / v), math.sqrt(math.hypot(v, k))),
+    ),
     "discrete_gaussian": _Law(
-        _gaussian_masses, _gaussian_exponent, _gaussian_cumulant, _gaussian_saddle
+        _gaussian_masses,
+        exponent=lambda v, k: -k * (k / (2.0 * v)),
+        # other terms of Poisson's formula are below exp(-v) of this one where it is used
+        cumulant=lambda v, s: v * s * s / 2,
+        saddle=lambda v, k: (k / v, math.sqrt(v)),
     ),
 }
 

@@ -224,10 +224,8 @@ class SumPlan:
         """Return of how many clients each one's sum of a round was, 0 where it was in none."""
         law = self.histories
         if self.steps is None:
-            played = selection.rollout_trials(
-                seed, law.selector, law.availability, law.rounds, number, first=first
-            )
-            rows = np.asarray(played)
+            scheme = law.selector, law.availability, law.rounds
+            rows = np.asarray(selection.rollout_trials(seed, *scheme, number, first=first))
             return np.where(rows, rows.sum(axis=-1, keepdims=True), 0)
         policy = {"policy": self.rule, "blocks": block_size_of(law.selector)}
         rounds = selection.rollout_rounds(

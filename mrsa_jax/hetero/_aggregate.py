@@ -23,7 +23,7 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax.hetero._average import clipped_share
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, check_updates
-from mrsa_jax.hetero._layout import SegmentLayout
+from mrsa_jax.hetero._layout import SegmentLayout, graph_and_limits
 from mrsa_jax.hetero._round import (
     Cast,
     Fidelity,
@@ -246,10 +246,7 @@ def _real(
         every.append(np.asarray(job.run(code_span, span)))
         job.tell(span)
     codes = np.concatenate(every, axis=1)
-    if graph is None:
-        graph = alive[0][:, None] & alive[0][None, :] & ~np.eye(len(codes), dtype=bool)
-    if limits is None:
-        limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2).astype(np.int32)
+    graph, limits = graph_and_limits(alive[0], graph, limits)
     result = protocol.run(codes, graph, alive, limits, plan=job.layout.plan, round_index=index)
     status = np.asarray(result.block_status, np.int32)
     kept = alive.copy()

@@ -234,13 +234,7 @@ class SegmentLayout:
             >>> layout.outcome(survivors).summed.tolist()
             [False, False, True, True, True, True]
         """
-        asked = survivors[0]
-        graph = adjacency
-        if graph is None:
-            graph = asked[:, None] & asked[None, :] & ~np.eye(len(asked), dtype=bool)
-        limits: Any = thresholds
-        if thresholds is None:
-            limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2)
+        graph, limits = graph_and_limits(survivors[0], adjacency, thresholds)
         return PlanOutcome.of(graph, survivors, limits, self.plan)
 
     def levels_of(self) -> np.ndarray:
@@ -321,6 +315,18 @@ def segment_layout(
     require(fits, "levels", "must leave each block a ring below 2**31 (|S| (K - 1) + 1)",
             f"{largest.num_levels} levels for {len(largest.members)} clients")  # fmt: skip
     return layout
+
+
+def graph_and_limits(
+    asked: np.ndarray, adjacency: np.ndarray | None, thresholds: Any
+) -> tuple[np.ndarray, Any]:
+    """Return a round's graph, complete by default, and thresholds, by default more than half."""
+    graph = adjacency
+    if graph is None:
+        graph = asked[:, None] & asked[None, :] & ~np.eye(len(asked), dtype=bool)
+    if thresholds is None:
+        thresholds = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2).astype(np.int32)
+    return graph, thresholds
 
 
 def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]:

@@ -374,7 +374,6 @@ def _corrupt_averages(
     attack = fold(key, int(Stream.ATTACK), _ATTACK + segment, 2)
     last = jnp.int32(mine.shape[0] - 1)
     touched = jnp.any((slots <= last) & mine[jnp.minimum(slots, last)], axis=1) & (counts > 0)
-    keys = jax.vmap(lambda block: jax.random.fold_in(attack, block))(
-        jnp.arange(averages.shape[0], dtype=jnp.int32)
-    )
+    numbers = jnp.arange(averages.shape[0], dtype=jnp.int32)
+    keys = jax.vmap(lambda block: jax.random.fold_in(attack, block))(numbers)
     return on_device(jax.vmap(byzantine.corrupt_average)(keys, averages, touched))

@@ -245,9 +245,8 @@ def _sum_of_products(pairs: list[tuple[Array, Array]], of: Field) -> UInt32[Arra
         negative = negative * (two - of.prime * negative)
     negative = jnp.uint32(0) - negative
     with jax.enable_x64(True):  # no array of such words is ever made
-        total = functools.reduce(
-            operator.add, (a.astype(jnp.uint64) * b.astype(jnp.uint64) for a, b in pairs)
-        )
+        products = (a.astype(jnp.uint64) * b.astype(jnp.uint64) for a, b in pairs)
+        total = functools.reduce(operator.add, products)
         low = total.astype(jnp.uint32) * negative
         total = total + low.astype(jnp.uint64) * of.prime.astype(jnp.uint64)
         rest = (total >> jnp.uint64(32)).astype(jnp.uint32)

@@ -387,5 +387,5 @@ class Noisy:
 
 def _told(told: Told) -> str:
     return "; ".join(
-        f"client {printable(name)} mu {mu:.3g}, epsilon {epsilon:.3g}" for name, mu, epsilon in told
+        f"client {printable(name)} mu {mu:.3g}, epsilon {e:.3g}" for name, mu, e in told
     )

@@ -275,6 +275,5 @@ def _assembled(
             is_met = found.lower[k] == vector.weight
             certified[client] = is_met and (not sure or is_class)
             supports[client], witnesses[client] = support, witness
-    return ClientPrivacy(
-        lower, upper, certified, tuple(supports), tuple(witnesses), min(sure, default=None)
-    )
+    proofs = tuple(supports), tuple(witnesses)
+    return ClientPrivacy(lower, upper, certified, *proofs, min(sure, default=None))

@@ -70,9 +70,8 @@ def _one_form(
         rest = _rest(form[0], row, of, is_binary=is_shared)
         pivot = jnp.min(jnp.where(rest != jnp.uint32(0), client, jnp.int32(width)))
         own = client == pivot  # none where nothing is left
-        form = lax.cond(
-            pivot < jnp.int32(width), lambda: _with_row(form, rest, own, index, of), lambda: form
-        )
+        is_new = pivot < jnp.int32(width)
+        form = lax.cond(is_new, lambda: _with_row(form, rest, own, index, of), lambda: form)
         ranks[history, which, index] = form[2]
         return form
 

@@ -200,9 +200,8 @@ def _traced_shares(
     smallest = jnp.linalg.eigvalsh(ratios)[0] - rounds * _ROUNDING
     error, least = _errors(rounds, smallest, jnp)
     error = jnp.where(((R == 1) & ~np.eye(rounds, dtype=np.bool_)).any(), jnp.inf, error)
-    inverse = lax.linalg.triangular_solve(
-        jnp.linalg.cholesky(ratios), jnp.eye(rounds), left_side=True, lower=True
-    )
+    root = jnp.linalg.cholesky(ratios)
+    inverse = lax.linalg.triangular_solve(root, jnp.eye(rounds), left_side=True, lower=True)
     weights = P * scales[:, None]
 
     def one_round(worst: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:

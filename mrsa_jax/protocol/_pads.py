@@ -167,7 +167,6 @@ class Unmasking:
         pair = (client, lost)
         if pair not in self._pair_seeds:
             secret = self.pad_keys[lost].agree(self._public_keys[client])
-            self._pair_seeds[pair] = pad_seed(
-                secret, client, lost, self._round_index, self._contexts[client]
-            )
+            own = self._round_index, self._contexts[client]
+            self._pair_seeds[pair] = pad_seed(secret, client, lost, *own)
         return self._pair_seeds[pair]

@@ -93,9 +93,8 @@ def blocks_by_kernel(
         _kernel, ring.is_power, each, clients, table.seeds.shape[1] - size, len(inputs)
     )
     results = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in shapes]
-    found = launch(
-        "pads", kernel, (tiles, parts, num), results, *inputs, input_output_aliases=aliases
-    )
+    grid = tiles, parts, num
+    found = launch("pads", kernel, grid, results, *inputs, input_output_aliases=aliases)
     return (found[1] if padded else None), found[0]
 
 

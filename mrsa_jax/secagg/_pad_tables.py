@@ -95,9 +95,8 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     uses.append(jnp.int32(2) * (own + jnp.int32(pairs)))
     keys, values = lax.sort((jnp.concatenate(rows), jnp.concatenate(uses)), num_keys=1)
     # unrolled: one program of gathers instead of a loop
-    heads = jnp.searchsorted(
-        keys, jnp.arange(2 * size + 1, dtype=jnp.int32), method="scan_unrolled"
-    )
+    every = jnp.arange(2 * size + 1, dtype=jnp.int32)
+    heads = jnp.searchsorted(keys, every, method="scan_unrolled")
     labels = jnp.where(jnp.arange(pairs + size) < pairs, jnp.uint32(PAIR_PAD), jnp.uint32(SELF_PAD))
     seeds = jnp.concatenate([pair_seeds, jnp.asarray(round_.seeds.self_seed)[members]])
     return Table(sends, seeds, labels, heads.astype(jnp.int32), values)

@@ -411,8 +411,7 @@ def _derive(material: Array, members: Array, round_index: Array, edges: Array) -
     selves = jnp.stack([kind, own, jnp.full_like(own, round_index)])
     nonces = jnp.concatenate([selves, pairs], axis=1)
     total = nonces.shape[1]
-    words = chacha20_columns(
-        jnp.broadcast_to(material[:, None], (8, total)), jnp.zeros(total, jnp.uint32), nonces
-    )
+    keys = jnp.broadcast_to(material[:, None], (8, total))
+    words = chacha20_columns(keys, jnp.zeros(total, jnp.uint32), nonces)
     seeds = words[:8].T
     return Seeds(members, self_seed=seeds[:count], pair_seed=seeds[count:], edges=edges)

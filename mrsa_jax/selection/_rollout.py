@@ -194,10 +194,8 @@ def rollout_metrics(
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
-    trials = check_size(num_trials, "num_trials")
-    return _in_chunks(
-        _metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, checked_mesh(mesh)
-    )
+    trials, over = check_size(num_trials, "num_trials"), checked_mesh(mesh)
+    return _in_chunks(_metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, over)
 
 
 def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:

@@ -64,9 +64,8 @@ def toom_cook(outputs: int, taps: int) -> ToomCook:
     norms = [math.prod(a - b for b in points if b != a) for a in points]
     one, zero = Fraction(1), Fraction(0)
     output = [[a**i for a in points] + [one if i == outputs - 1 else zero] for i in range(outputs)]
-    kernel = [[a**k / norm for k in range(taps)] for a, norm in zip(points, norms, strict=True)] + [
-        [zero] * (taps - 1) + [one]
-    ]
+    kernel = [[a**k / norm for k in range(taps)] for a, norm in zip(points, norms, strict=True)]
+    kernel.append([zero] * (taps - 1) + [one])
     data = [[*_with_roots([b for b in points if b != a]), zero] for a in points]
     data.append(_with_roots(list(points)))
     for weights, values in zip(kernel, data, strict=True):

@@ -307,9 +307,8 @@ def trained_cohort(
     """
     if mesh is None:
         return cohort_updates(*arguments, width=width)
-    updates, is_finite, rounding_key, place = gathered(
-        sharded(*replicated(arguments, mesh), mesh=mesh, width=width), mesh
-    )
+    everywhere = sharded(*replicated(arguments, mesh), mesh=mesh, width=width)
+    updates, is_finite, rounding_key, place = gathered(everywhere, mesh)
     return updates[place[: len(arguments[-1])]], is_finite, rounding_key
 
 

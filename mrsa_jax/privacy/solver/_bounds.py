@@ -218,9 +218,8 @@ def _one_history(
         after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
         return after, (after.upper, strong, jnp.max(after.ranks), light, floor)
 
-    _, (upper, strong, rank, light, floor) = lax.scan(
-        one_round, start, (rows.swapaxes(0, 1), codes, is_over)
-    )
+    steps = rows.swapaxes(0, 1), codes, is_over
+    _, (upper, strong, rank, light, floor) = lax.scan(one_round, start, steps)
     upper = lax.cummin(jnp.minimum(upper[:-1], light[1:]))
     lower = lax.cummax(jnp.maximum(strong[:-1], floor[1:]), reverse=True)
     return Bounds(jnp.minimum(lower, upper), upper, rank[:-1])
@@ -299,9 +298,8 @@ def _dependent_sets(
     classes = _classes(state.labels, state.active, weights)
     heavy = classes.weights
     used = heavy < jnp.int32(NEVER)
-    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(
-        state.kernels, state.labels, projection, of
-    )
+    own = state.kernels, state.labels, projection, of
+    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*own)
     alone = jnp.all(zero, axis=0)
     shown = used & ~alone
     one = jnp.min(jnp.where(used & alone, heavy, jnp.int32(NEVER)))

@@ -112,9 +112,8 @@ def operation_seconds(**seconds: float | int) -> Operations:
     unknown = set(seconds) - set(_MEASURED)
     known = ", ".join(_MEASURED)
     require(not unknown, "seconds", f"must name operations ({known})", *sorted(unknown))
-    return Operations(
-        **{name: not_negative(value, name) for name, value in {**_MEASURED, **seconds}.items()}
-    )
+    every = {**_MEASURED, **seconds}
+    return Operations(**{name: not_negative(value, name) for name, value in every.items()})
 
 
 def latency_model(
