@@ -154,16 +154,14 @@ class Disaggregation:
         self, key: Array, null: np.ndarray, interval: np.ndarray, counts: np.ndarray
     ) -> np.ndarray:
         """Return rounded relaxations bool [groups, restarts, J]."""
-        num_rounds, num_groups = null.shape[1], counts.shape[1]
-        width = at_once("candidates", 4 * num_rounds * self.restarts)
+        num_groups, shape = counts.shape[1], (self.restarts, null.shape[1])
+        width = at_once("candidates", 4 * shape[0] * shape[1])
         projector = on_device(null.T @ null, jnp.float32)
         parts = []
         for start in range(0, num_groups, width):
             some = on_device(counts[:, start : start + width].T, jnp.float32)
             keys = fold_over(key, jnp.arange(start, start + some.shape[0], dtype=jnp.int32))
-            slopes = jax.vmap(
-                lambda own: jax.random.normal(own, (self.restarts, num_rounds), jnp.float32)
-            )(keys)
+            slopes = jax.vmap(lambda own: jax.random.normal(own, shape, jnp.float32))(keys)
             columns = _relax(projector, on_device(interval), some, slopes, self.num_steps)
             parts.append(np.asarray(columns))
         return np.concatenate(parts)

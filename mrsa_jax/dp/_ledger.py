@@ -235,7 +235,7 @@ def ledger(
     laid = 1.0 if shares is None or sums.sizes is None else np.sqrt(sizes / shares)
     plan = law(deviations * laid, np.ones(len(counts), np.bool_))
     mu = _of(plan, sums, members)
-    notes = _notes_of_log(sums, deviations)
+    notes = _notes_of_log(deviations)
     if shares is None:
         notes += _notes_of_steps(matrix, counts, "noise was drawn all the same")
         return Ledger(mu, mu, plan.is_exact, 0, (*notes, *_notes_of_law(plan)), sums, plan)
@@ -298,7 +298,7 @@ def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.nd
     return clips, found
 
 
-def _notes_of_log(sums: Sums, deviations: np.ndarray) -> tuple[str, ...]:
+def _notes_of_log(deviations: np.ndarray) -> tuple[str, ...]:
     bare = int((deviations == 0).sum())
     text = f"{bare} of {len(deviations)} sums have no noise, or no clip, that the log records."
     return (text,) if bare else ()

@@ -245,9 +245,8 @@ def estimated(
     variances = squares / freedom
     total = np.nansum(freedom)
     spreads = np.sqrt(np.nansum(variances * freedom, axis=1) / (total if total else np.nan))
-    lags, pairs, correlation, clients, fits = _correlogram(
-        centred, members, np.asarray(rounds), variances, starts, shares
-    )
+    found = _correlogram(centred, members, np.asarray(rounds), variances, starts, shares)
+    lags, pairs, correlation, clients, fits = found
     fitted = np.array([_fitted(lags, own, pairs) for own in correlation])
     return Drift(
         spread=float(spreads[0]),

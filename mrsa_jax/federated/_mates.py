@@ -52,9 +52,8 @@ def correlation_of_mates(
     size = np.diff(starts, append=len(at))
     squares = np.add.reduceat((entries**2).sum(axis=1), starts)
     apart = size * squares - (np.add.reduceat(entries, starts) ** 2).sum(axis=1)
-    mates, num_mates = (
-        np.bincount(at[starts], weights, len(members)) for weights in (apart, size * (size - 1.0))
-    )
+    sums = apart, size * (size - 1.0)
+    mates, num_mates = (np.bincount(at[starts], own, len(members)) for own in sums)
     num_others = known * (known - 1) - num_mates
     used = (num_mates > 0) & (num_others > 0)
     if not used.any():

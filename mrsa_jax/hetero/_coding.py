@@ -92,9 +92,8 @@ def encode(
 
 @functools.partial(jax.jit, static_argnames=("dim",))
 def _share(outside: tuple[Array, ...], dim: int) -> Array:
-    return jnp.sum(jnp.concatenate(outside), axis=0, dtype=jnp.int32).astype(
-        jnp.float32
-    ) / jnp.float32(dim)
+    total = jnp.sum(jnp.concatenate(outside), axis=0, dtype=jnp.int32)
+    return total.astype(jnp.float32) / jnp.float32(dim)
 
 
 def decode(

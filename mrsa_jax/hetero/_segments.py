@@ -79,9 +79,8 @@ def segment_matrix(
 def check_scheme(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
     """Return G and T (1 except for "hc") of a known scheme, or raise."""
     if not isinstance(scheme, str) or scheme not in SCHEMES:
-        raise ConfigurationError(
-            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(str(scheme), SCHEMES)}"
-        )
+        hint = nearest(str(scheme), SCHEMES)
+        raise ConfigurationError(f"`scheme` must be a known scheme; got {scheme!r}; {hint}")
     size = check_integer(num_groups, "num_groups", 2)
     given = hybrid_threshold is not None
     require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,

@@ -398,9 +398,8 @@ class Client:
         clients are summed in the whole round. A list that it signs names everybody.
         """
         listed = set(request.survivors)
-        has_unseen = self._signing_key is None and (
-            request.num_survivors > len(listed) or request.num_survivors == SATURATED
-        )
+        told = request.num_survivors
+        has_unseen = self._signing_key is None and (told > len(listed) or told == SATURATED)
         seen = {self.client, *self.neighbours}
         for number, block in enumerate(self._plan):
             if self.client not in block.members:

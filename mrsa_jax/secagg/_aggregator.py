@@ -154,9 +154,8 @@ class RingAverage:
                 quantizer, self.noise, key, codes, members, summed, bits=self.bits
             )
         result = _ring_sum(self, codes, members, state.round_index, round_.adjacency, present)
-        total, weight, status, wrapped, is_learnt = _totals(
-            result, round_.status, summed, wrapped, dim
-        )
+        found = _totals(result, round_.status, summed, wrapped, dim)
+        total, weight, status, wrapped, is_learnt = found
         bits = self.bits if is_about_middle else None
         update = _decode(quantizer, total, weight, status, bits=bits)
         after = state.after(self.clip_rule, update, is_learnt)

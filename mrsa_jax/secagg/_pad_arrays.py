@@ -209,9 +209,8 @@ def _pads_of(
 ) -> tuple[Array, RingResult]:
     participants, dim = round_.inputs.shape
     out: Array | None = None
-    if padded and sum(len(block.members) * (block.stop - block.start) for block in plan) < (
-        participants * dim
-    ):
+    covered = sum(len(block.members) * (block.stop - block.start) for block in plan)
+    if padded and covered < participants * dim:
         out = jnp.zeros((participants, dim), jnp.uint32)
     totals: list[Any] = [None] * len(plan)
     statuses: list[Any] = [None] * len(plan)

@@ -361,7 +361,6 @@ def _arrays(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ring
         places = np.pad(places, pad, constant_values=-1)
         chosen.append(Edges(places, np.pad(pairs.seeds[rows], pad)))
     # the seeds' own edge list may have any length: it must not become a shape to compile for
-    bare = dataclasses.replace(
-        round_.seeds, edges=jnp.zeros((0, 2), jnp.int32), pair_seed=jnp.zeros((0, 8), jnp.uint32)
-    )
+    edges, pair_seed = jnp.zeros((0, 2), jnp.int32), jnp.zeros((0, 8), jnp.uint32)
+    bare = dataclasses.replace(round_.seeds, edges=edges, pair_seed=pair_seed)
     return pads_by_arrays(round_._replace(seeds=bare), tuple(chosen), plan, padded)

@@ -394,9 +394,8 @@ def derive_seeds(
     # random graphs have a new number of edges in each round: compile for few of them
     padded = np.pad(pairs, ((0, padded_length(count) - count), (0, 0)))
     seeds = _derive(material, members, index, on_device(padded))
-    return dataclasses.replace(
-        seeds, pair_seed=on_device(np.asarray(seeds.pair_seed)[:count]), edges=on_device(pairs)
-    )
+    own = on_device(np.asarray(seeds.pair_seed)[:count])
+    return dataclasses.replace(seeds, pair_seed=own, edges=on_device(pairs))
 
 
 @jax.jit

@@ -201,9 +201,8 @@ def _blocks(rest: list[str]) -> tuple[Any, ...]:
         raise ValueError
     known = typing.get_args(Fairness)
     if fairness not in known:
-        raise ConfigurationError(
-            f"`fairness` must be a known rule; got {fairness!r}; {nearest(fairness, known)}"
-        )
+        hint = nearest(fairness, known)
+        raise ConfigurationError(f"`fairness` must be a known rule; got {fairness!r}; {hint}")
     return (target,) if fairness == "least_used" else (target, fairness)
 
 

@@ -73,10 +73,6 @@ def windows(
     return jnp.concatenate(shifted, axis=-1)
 
 
-def _windows_forward(cells: Array, reach: int) -> tuple[Array, None]:
-    return windows(cells, reach), None
-
-
 def _windows_backward(reach: int, saved: None, gradient: Array) -> tuple[Array]:
     """Add each shifted part in place; sums of padded parts would be recomputed by every user."""
     batch, height, width, window_depth = gradient.shape
@@ -90,7 +86,7 @@ def _windows_backward(reach: int, saved: None, gradient: Array) -> tuple[Array]:
     return (total,)
 
 
-windows.defvjp(_windows_forward, _windows_backward)
+windows.defvjp(lambda cells, reach: (windows(cells, reach), None), _windows_backward)
 
 
 def _weights_of_cells(

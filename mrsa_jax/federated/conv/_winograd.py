@@ -170,9 +170,8 @@ def _input_tiles(inputs: Array, tiling: _Tiling) -> Float32[Array, "products til
     """Return each tile of the inputs, transformed, by product: [p², batch x tiles, channels]."""
     data, more = tiling.matrices.data, tiling.side - 1
     m, down, right = tiling.outputs, tiling.down, tiling.right
-    cells = _cells(
-        inputs, m, down + 1, right + 1, tiling.padding
-    )  # [m, m, batch, down + 1, right + 1, channels]
+    # [m, m, batch, down + 1, right + 1, channels]
+    cells = _cells(inputs, m, down + 1, right + 1, tiling.padding)
     once = _along_rows(data, jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]]))
     columns = [once[:, :, :, :, :-1], once[:, :more, :, :, 1:]]
     twice = _along_columns(data, jnp.concatenate(columns, axis=1))

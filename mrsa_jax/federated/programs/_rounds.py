@@ -201,9 +201,8 @@ def aggregated(
     if states is not None:
         update, change = _cut(update, dim)
         states = _kept(states, change, own, round_.members, summed & is_ok)
-    parameters, server_state, is_model_finite = server_step(
-        server.update, carried.parameters, carried.server, update, is_ok
-    )
+    before = carried.parameters, carried.server
+    parameters, server_state, is_model_finite = server_step(server.update, *before, update, is_ok)
     is_finite = (trained.is_finite, is_model_finite)
     sums = None
     if keep:

@@ -356,7 +356,8 @@ def _lightest_line(
     delta: Array, upright: Array, both: Array, heavy: Array, fields_of: Field
 ) -> Array:
     """Return the smallest weight of three points in a line, by the slopes seen from the first."""
-    slopes = jax.vmap(_slopes)(delta, fields_of)
+    slope = jax.vmap(lambda own, of: multiply(own[1], batch_inverse(own[0], of), of))
+    slopes = slope(delta, fields_of)
     slopes = jnp.where(upright, fields_of.prime[:, None, None], slopes)
     places = jnp.arange(heavy.shape[0], dtype=jnp.int32)
 
@@ -378,10 +379,6 @@ def _lightest_line(
         )
     lines = jnp.min(weights + lightest, axis=1) + jnp.minimum(heavy, jnp.int32(NEVER))
     return jnp.minimum(jnp.min(lines), jnp.int32(NEVER))
-
-
-def _slopes(delta: Array, of: Field) -> Array:
-    return multiply(delta[1], batch_inverse(delta[0], of), of)
 
 
 def random_projection(

@@ -134,9 +134,8 @@ def num_parts(groups: int, corank: int, size: int) -> int:
     stored = choose(groups, size // 2)
     least = next(p for p in range(64) if stored / 2**p <= _MOST_HALVES or p == _most_parts(corank))
     wanted = math.ceil(math.log2(max(1.0, stored / _HALVES_A_PART)))
-    while wanted > least and _halves_work(groups, size, wanted) > 1.5 * _halves_work(
-        groups, size, least
-    ):
+    enough = 1.5 * _halves_work(groups, size, least)
+    while wanted > least and _halves_work(groups, size, wanted) > enough:
         wanted -= 1
     return max(least, min(wanted, _most_parts(corank)))
 

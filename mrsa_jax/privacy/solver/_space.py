@@ -335,17 +335,18 @@ class Sieve:
     def lightest_single(self) -> Vector | None:
         """Return an exact vector on the lightest group that stands alone."""
         for k in self.suspects:
-            vector = self._exact(self._basis, k, "column basis")
+            vector = self._exact(self._basis, k)
             if vector is not None and vector.weight == self._groups.sizes[k]:
                 return vector
         return None
 
-    def _exact(self, basis: np.ndarray, k: int, method: str) -> Vector | None:
+    def _exact(self, basis: np.ndarray, k: int) -> Vector | None:
         solved = solve_on(self._rows, np.concatenate([basis[basis != k], [k]]))
         if solved is None:
             return None
         coefficients, support = solved
-        return Vector(int(self._groups.sizes[support].sum()), support, tuple(coefficients), method)
+        weight = int(self._groups.sizes[support].sum())
+        return Vector(weight, support, tuple(coefficients), "column basis")
 
     def lightest_pair(self) -> tuple[int, Vector | None]:
         """Return a lower bound on the weight of pairs of groups, and an exact one if it is met.
@@ -374,11 +375,11 @@ class Sieve:
             # Another column takes j's place; then i's row has j alone.
             others = np.setdiff1d(np.arange(self._rows.shape[1]), basis)
             for k in others[:_MOST_PAIRS]:
-                vector = self._exact(np.where(basis == j, k, basis), i, "column basis")
+                vector = self._exact(np.where(basis == j, k, basis), i)
                 if vector is not None and vector.weight <= self._groups.sizes[[i, j]].sum():
                     return vector
             return None
-        return self._exact(basis, i, "column basis")
+        return self._exact(basis, i)
 
     def _parallel(self) -> list[tuple[int, int]]:
         """Return pairs of groups, one at least in the basis, with parallel images mod one prime.

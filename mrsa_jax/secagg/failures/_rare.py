@@ -221,12 +221,11 @@ def _summary(
     flags = np.arange(256)
     kept = (flags & _verdicts.PLANTED_FIRST) != 0
     exposed = kept & ((flags & _verdicts.NOT_PRIVATE) != 0)
+    counts = int(by_cut[exposed].sum()), int(by_cut[kept].sum())
     return RareFailureRates(
         trials=trials,
         unreliable=RareRate.of(log_sum(lost.ravel()), int(by_client[kept].sum()), trials),
-        not_private=RareRate.of(
-            log_disconnected, int(by_cut[exposed].sum()), int(by_cut[kept].sum())
-        ),
+        not_private=RareRate.of(log_disconnected, *counts),
         log_disconnected=log_disconnected,
         log_cuts=log_sum(cuts.ravel()),
     )
