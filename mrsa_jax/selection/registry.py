@@ -267,12 +267,6 @@ def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> No
 # --- building; what makes selectors imports JAX ---------------------------------------------------
 
 
-def _balls_in_bins(num_clients: int, cohort_size: int, bins: int) -> Any:
-    from mrsa_jax.selection._bernoulli import balls_in_bins
-
-    return balls_in_bins(num_clients, bins)
-
-
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
     from mrsa_jax.selection._bernoulli import poisson
 
@@ -345,7 +339,7 @@ ROWS: dict[str, Row] = {
         varies=lambda n, k, *chances: True,
     ),
     "balls_in_bins": Row(
-        _balls_in_bins,
+        lambda n, k, bins: built_by(__package__, "_bernoulli", "balls_in_bins")(n, bins),
         label_of_words("Balls in bins"),
         "must give a number of bins from 1 to 2^16, as in 'balls_in_bins:10'",
         _bins,
