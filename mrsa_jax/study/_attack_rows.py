@@ -66,10 +66,8 @@ class SumsOfRounds(AttackSettings):
         online, _ = _build.build_online(self.seed, population)
         for scheme in map(parse_scheme, self.schemes):
             selector = _build.build_selector(scheme, population)
-            yield (
-                scheme.label,
-                _trial.learnt_sums(selection.rollout(self.seed, selector, online, rounds)),
-            )
+            cohorts = selection.rollout(self.seed, selector, online, rounds)
+            yield scheme.label, _trial.learnt_sums(cohorts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +104,18 @@ class AttackRow:
     images: str = ""
     code: Callable[[], dict[str, str]] = dict
 
-    def checked(self, config: AttackSettings) -> None:
+    def checked(self, config: Any) -> None:
         """Raise `ConfigurationError` for the first setting that breaks a rule."""
         values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
         for name in filter(values.__contains__, _CHOICES):
-            _check_choice(values[name], name)
+            own = values[name]
+            require(len(own) >= 1, name, "must name at least one", own)
+            require(len(set(own)) == len(own), name, "must not contain duplicates", own)
         if "dropout_rates" in values:
-            _check_population(config)
+            check_sizes(config)
+            Model.parse(config.availability, config.dropout_rates)
+            for text in config.schemes:
+                parse_scheme(text).check(config.num_clients, config.cohort_size)
         for name in _FILES:
             if (path := values.get(name)) is not None:
                 is_array = path.is_file() and path.suffix in (".npy", ".npz")
@@ -146,24 +149,12 @@ def row(
     return AttackRow(name, settings, does, run, units, about, papers, arrays=arrays, **more)
 
 
-def plain(*names: str) -> dict[str, str]:
-    """Return numbers without units."""
-    return dict.fromkeys(names, "1")
+def plain(names: str) -> dict[str, str]:
+    """Return numbers without units, of names set apart by blanks."""
+    return dict.fromkeys(names.split(), "1")
 
 
 # What a setting of each name keeps, whatever the attack.
 _CHOICES = ("schemes", "seen", "methods", "pads", "others", "clients",
             "false_positive_rates")  # fmt: skip
 _FILES = ("aggregates", "participation", "updates", "counts")
-
-
-def _check_choice(values: tuple[Any, ...], name: str) -> None:
-    require(len(values) >= 1, name, "must name at least one", values)
-    require(len(set(values)) == len(values), name, "must not contain duplicates", values)
-
-
-def _check_population(config: Any) -> None:
-    check_sizes(config)
-    Model.parse(config.availability, config.dropout_rates)
-    for text in config.schemes:
-        parse_scheme(text).check(config.num_clients, config.cohort_size)

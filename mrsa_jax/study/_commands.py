@@ -11,28 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mrsa_jax._core.flags import (
-    BELOW_ONE,
-    IS_BITS,
-    IS_GROUP,
-    IS_PART,
-    IS_POSITIVE,
-    Chance,
-    Cites,
-    Count,
-    File,
-    Folder,
-    Name,
-    Natural,
-    Number,
-    Positive,
-    Seed,
-    Several,
-    Whole,
-    Within,
-    renamed,
-    shown,
-)  # fmt: skip
+from mrsa_jax._core import flags
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.study._config import Lasting, Memory, check_drift, parse_scheme
@@ -46,26 +25,26 @@ from mrsa_watch._base.untrusted import start_of
 class LogSettings(Shown):
     """How a participation log is read, and what is done with what is found in it."""
 
-    round_column: Name = None
+    round_column: flags.Name = None
     """For a log with columns: name of the column with the round. Default: one of the usual
     names."""
 
-    client_column: Name = None
+    client_column: flags.Name = None
     """Name of the column with the client. Default: one of the usual names."""
 
-    where: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], shown("COLUMN=TEXT")]] = ()
+    where: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], flags.shown("COLUMN=TEXT")]] = ()
     """Keep only the rows with this text (or one of TEXT,TEXT) in this column. COLUMN!=TEXT keeps
     all other rows. Can be repeated."""
 
-    ignore_columns: Annotated[str, shown("NAMES")] = ""
+    ignore_columns: Annotated[str, flags.shown("NAMES")] = ""
     """Comma-separated columns to ignore. A column that may affect which clients are in a sum is
     refused until a flag handles it. Default: no column."""
 
-    sum_columns: Annotated[str, shown("NAMES")] = ""
+    sum_columns: Annotated[str, flags.shown("NAMES")] = ""
     """Comma-separated columns that distinguish several sums of a round, such as group,job,attempt.
     Default: no column."""
 
-    part_column: Name = None
+    part_column: flags.Name = None
     """Name of the column with the part of the vector that a sum is over, if not all clients train
     all coordinates. Each part is audited by itself. Default: sums are of whole updates."""
 
@@ -97,7 +76,7 @@ class AuditConfig(LogSettings):
     Rounds and clients have the names of the log, or their places in the matrix, counted from 0.
     """
 
-    file: Annotated[pathlib.Path, tyro.conf.Positional, shown("FILE")] = tyro.MISSING
+    file: Annotated[pathlib.Path, tyro.conf.Positional, flags.shown("FILE")] = tyro.MISSING
     """Participation log: a recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1
     matrix, with a line of names or without; Parquet, NPY, NPZ, or NVFlare's server log."""
 
@@ -107,28 +86,28 @@ class AuditConfig(LogSettings):
     layout: Literal["auto", "long", "matrix"] = "auto"
     """long: rows of (round, client); matrix: one row per round; auto: the header decides."""
 
-    weight_column: Name = None
+    weight_column: flags.Name = None
     """Name of the column with each client's weight in the sum. Default: the column "weight", if
     there is one."""
 
     round_order: Literal["sorted", "file"] = "sorted"
     """Order of the rounds: by number or name, or as in the file."""
 
-    array: Name = None
+    array: flags.Name = None
     """Name of the array in an NPZ archive. Default: the only array."""
 
-    memory_gib: Positive = 2.0
+    memory_gib: flags.Positive = 2.0
     """Most memory that the history may take as a matrix, in GiB."""
 
-    effort: Annotated[float, Within(0.0, rule="must be a number of at least 0")] = 1.0
+    effort: Annotated[float, flags.Within(0.0, rule="must be a number of at least 0")] = 1.0
     """Computing allowance: 1 allows searches and proofs of about 90 seconds on one core; more can
     narrow the bounds."""
 
-    coalition: Annotated[str, shown("NAMES")] = ""
+    coalition: Annotated[str, flags.shown("NAMES")] = ""
     """Comma-separated clients that reveal their updates to the server; the audit covers the others.
     Default: no client."""
 
-    fail_below: Annotated[int | None, Within(1), shown("T")] = None
+    fail_below: Annotated[int | None, flags.Within(1), flags.shown("T")] = None
     """Exit with status 3 unless T is proven to be at least this, weak or strong as --definition
     selects (2: no client is exposed). Default: no requirement."""
 
@@ -136,7 +115,7 @@ class AuditConfig(LogSettings):
     """The T of --fail-below: weak (any combination of sums) or strong (clients that always move
     together)."""
 
-    fail_below_hidden: Annotated[float | None, IS_GROUP, shown("CLIENTS")] = None
+    fail_below_hidden: Annotated[float | None, flags.IS_GROUP, flags.shown("CLIENTS")] = None
     """Exit with status 3 unless every client is hidden among at least this many clients, such as
     2.5. Noise is not counted. With --memory or --drift, each update must be. Default: no
     requirement."""
@@ -150,45 +129,47 @@ class AuditConfig(LogSettings):
     """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
     round."""
 
-    drift: Folder = None
+    drift: flags.Folder = None
     """Folder of mrsa-jax train or demo, which measured memory and share. Default: --memory and
     --share."""
 
-    noise_multiplier: Annotated[float | None, IS_POSITIVE, shown("Z")] = None
+    noise_multiplier: Annotated[float | None, flags.IS_POSITIVE, flags.shown("Z")] = None
     """Report mu and epsilon for noise of standard deviation Z times --clip-norm in each sum.
     Default: the noise that the log records."""
 
-    clip: Annotated[float | None, IS_POSITIVE, shown("C", name="clip-norm")] = None
+    clip: Annotated[float | None, flags.IS_POSITIVE, flags.shown("C", name="clip-norm")] = None
     """Largest L2 norm of a client's update, with --noise-multiplier. Default: the norm that the log
     records."""
 
-    planned: Annotated[int | None, Within(1), shown("K")] = None
+    planned: Annotated[int | None, flags.Within(1), flags.shown("K")] = None
     """The clients add the noise: each survivor adds one part in K of the variance, so a sum of
     fewer clients has less noise. Reports mu and epsilon as planned and as realised. Default: the
     whole noise is in each sum."""
 
-    colluding: Annotated[str, shown("NAMES")] = ""
+    colluding: Annotated[str, flags.shown("NAMES")] = ""
     """Comma-separated clients that reveal their noise and their updates to the server; needs
     --planned. Default: no client."""
 
     delta: Annotated[
-        Positive, Within(0.0, BELOW_ONE, "must be below 1"), shown(name="target-delta")
+        flags.Positive,
+        flags.Within(0.0, flags.BELOW_ONE, "must be below 1"),
+        flags.shown(name="target-delta"),
     ] = 1e-5
     """Delta at which epsilon is reported."""
 
-    spread: Annotated[float | None, IS_POSITIVE, shown("S")] = None
+    spread: Annotated[float | None, flags.IS_POSITIVE, flags.shown("S")] = None
     """Also report mu and epsilon if the others' updates are Gaussian with this standard deviation:
     no guarantee. Default: not reported."""
 
-    recipe_file: File = None
+    recipe_file: flags.File = None
     """Write the whole combination of sums that exposes a client to this file, as CSV. Default: not
     written."""
 
-    certificate: File = None
+    certificate: flags.File = None
     """Write each claim with an integer proof to this file as JSON, to be verified by mrsa_check.py.
     Default: not written."""
 
-    out: Folder = None
+    out: flags.Folder = None
     """Write findings, certificates, tables and figures to this folder; mrsa-jax report turns it
     into a report. Default: nothing is written."""
 
@@ -204,8 +185,8 @@ def check_audit(config: AuditConfig) -> None:
     told = [name for name in noise if getattr(config, name) is not None]
     for name in ("noise_multiplier", "clip"):
         missing = bool(told) and name not in told
-        flags = (renamed(AuditConfig).get(one, one) for one in told)
-        require(not missing, name, f"must be given with {', '.join(flags)}", None)
+        names = (flags.renamed(AuditConfig).get(one, one) for one in told)
+        require(not missing, name, f"must be given with {', '.join(names)}", None)
     if config.counts_shares:
         for name in ("noise_multiplier", "clip"):
             given = getattr(config, name) is not None
@@ -225,7 +206,7 @@ def check_audit(config: AuditConfig) -> None:
 
 
 _MOST_CLIENTS = 10**6  # closed forms pass over the blocks one by one
-_IS_RATE = Within(0.0, BELOW_ONE, "must be at least 0 and below 1")
+_IS_RATE = flags.Within(0.0, flags.BELOW_ONE, "must be at least 0 and below 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,21 +222,21 @@ class AdviseConfig(LogSettings):
     Exit status: 0 done, 2 misuse, 3 if no scheme satisfies the requirements.
     """
 
-    log: File = None
+    log: flags.File = None
     """Any log that `mrsa-jax audit` reads; clients, cohort and absences are measured in it.
     Default: they are set by flags."""
 
-    num_clients: Annotated[Count, Within(2)] = None
+    num_clients: Annotated[flags.Count, flags.Within(2)] = None
     """Number of clients N. Default: the clients of --log."""
 
-    cohort_size: Count = None
+    cohort_size: flags.Count = None
     """Clients selected per round, K. Default: as measured in --log."""
 
-    dropout_rate: Annotated[tuple[float, ...], _IS_RATE, shown(name="dropout-rates")] = ()
+    dropout_rate: Annotated[tuple[float, ...], _IS_RATE, flags.shown(name="dropout-rates")] = ()
     """Probabilities that a client is offline in a round, spread evenly over the clients, such as
     0.1 0.3. Default: as measured in --log."""
 
-    loss_rate: Annotated[Number, _IS_RATE] = None
+    loss_rate: Annotated[flags.Number, _IS_RATE] = None
     """Probability that a participating client is lost before its update is in the sum. Default: as
     measured in --log, or 0."""
 
@@ -263,14 +244,14 @@ class AdviseConfig(LogSettings):
     """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS,
     diurnal:AMPLITUDE:PERIOD, ..."""
 
-    want_privacy: Annotated[int | None, Within(1), shown("T")] = None
+    want_privacy: Annotated[int | None, flags.Within(1), flags.shown("T")] = None
     """Require a weak T of at least this, for any number of rounds. Default: no requirement."""
 
-    want_hidden: Annotated[Number, IS_GROUP] = None
+    want_hidden: Annotated[flags.Number, flags.IS_GROUP] = None
     """Require that every client is hidden as well as in a single sum of this many clients, for any
     number of rounds. Default: no requirement."""
 
-    min_cardinality: Annotated[Number, IS_GROUP] = None
+    min_cardinality: Annotated[flags.Number, flags.IS_GROUP] = None
     """Require at least this many clients per round on average; rounds without a sum count as 0.
     Default: no requirement."""
 
@@ -283,21 +264,21 @@ class AdviseConfig(LogSettings):
     """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
     round."""
 
-    schemes: Annotated[tuple[str, ...], shown()] = ()
+    schemes: Annotated[tuple[str, ...], flags.shown()] = ()
     """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin) are always
     compared. Default: no further scheme."""
 
-    rounds: Whole = 300
+    rounds: flags.Whole = 300
     """Simulated rounds."""
 
-    trials: Annotated[int | None, Within(0), shown("B")] = None
+    trials: Annotated[int | None, flags.Within(0), flags.shown("B")] = None
     """Simulated trials of each scheme; 0 reports closed forms only. Default: 2 to 10, fewer for
     large populations."""
 
-    seed: Seed = 0
+    seed: flags.Seed = 0
     """Seed of everything random."""
 
-    out: Folder = None
+    out: flags.Folder = None
     """Write the table as CSV, the advice as JSON and a figure to this folder. Default: nothing is
     written."""
 
@@ -333,10 +314,10 @@ def check_cohort(num_clients: int, cohort_size: int | None) -> None:
         require(fits, "cohort_size", rule, cohort_size, num_clients)
 
 
-_FidelityName = Annotated[Literal["real", "array", "sets"] | None, Cites(
+_FidelityName = Annotated[Literal["real", "array", "sets"] | None, flags.Cites(
     real="cryptography: rfc8439 rfc7748 rfc5869",
     array="pads: rfc8439",
-), shown("{real,array,sets}")]  # fmt: skip
+), flags.shown("{real,array,sets}")]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -358,16 +339,16 @@ class SecaggConfig(Shown):
     """real: messages and cryptography; array: the same bits, faster; sets: no pads. Default:
     array."""
 
-    num_clients: Several = 100
+    num_clients: flags.Several = 100
     """Number of clients, n."""
 
-    dim: Whole = 10_000
+    dim: flags.Whole = 10_000
     """Residues in each client's input, m."""
 
-    modulus_bits: Annotated[Count, IS_BITS] = None
+    modulus_bits: Annotated[flags.Count, flags.IS_BITS] = None
     """Sums are taken modulo 2**b, b from 1 to 32. Default: 16, unless --modulus is set."""
 
-    modulus: Count = None
+    modulus: flags.Count = None
     """Sums are taken modulo R, a power of two or any integer below 2**31. Default: as
     --modulus-bits selects."""
 
@@ -375,21 +356,21 @@ class SecaggConfig(Shown):
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
 
-    connection_probability: Annotated[Number, IS_PART] = None
+    connection_probability: Annotated[flags.Number, flags.IS_PART] = None
     """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p*, if at most 1."""
 
-    degree: Annotated[Count, Within(0)] = None
+    degree: Annotated[flags.Count, flags.Within(0)] = None
     """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
     Default: the graph has none to set."""
 
-    threshold: Annotated[Count, Within(1)] = None
+    threshold: Annotated[flags.Count, flags.Within(1)] = None
     """Secret shares that rebuild a secret, t. Default: just above half of the holders, or Remark
     4's t for erdos_renyi."""
 
-    step_dropout_rate: Chance = 0.0
+    step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""
 
-    dropped_before_unmasking: Chance = 0.0
+    dropped_before_unmasking: flags.Chance = 0.0
     """Fraction of the clients that are lost between sharing keys and sending padded inputs; drawn
     at random."""
 
@@ -400,18 +381,18 @@ class SecaggConfig(Shown):
     """Add the signed consistency check of Bonawitz et al.: no client unmasks before enough of its
     neighbours have signed the same list of survivors."""
 
-    trials: Annotated[Count, Within(1)] = None
+    trials: Annotated[flags.Count, flags.Within(1)] = None
     """Count failures in this many rounds: exact intervals, the bounds of the theorems, rare events.
     Default: run one round."""
 
-    up_mbits: Annotated[Number, IS_POSITIVE] = None
+    up_mbits: Annotated[flags.Number, flags.IS_POSITIVE] = None
     """Also model the seconds on the clients' links, with this many Mbit/s up and ten times that
     down. Default: not modelled."""
 
-    compute_slowdown: Positive = 1.0
+    compute_slowdown: flags.Positive = 1.0
     """Factor by which clients compute more slowly than one core of a server, in this model."""
 
-    seed: Natural = 0
+    seed: flags.Natural = 0
     """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its seed."""
 
     json: bool = False

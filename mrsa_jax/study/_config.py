@@ -38,19 +38,12 @@ from mrsa_watch._base.html import Shown
 
 # what all of this family takes of schemes, it takes from here
 parse_scheme, scheme_label, with_fields = Scheme.parse, Scheme.label_of, Scheme.filled
-scheme_names = Scheme.names
 
 TrackerName = Literal["json_lines", "tensorboard", "wandb"]
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 
-SIX_SCHEMES = (
-    "uniform",
-    "weighted",
-    "partition",
-    "batch_partitioning:6",
-    "batch_partitioning:4",
-    "batch_partitioning:3",
-)
+SIX_SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning:6", "batch_partitioning:4",
+               "batch_partitioning:3")  # fmt: skip
 
 _SOFTMAX = TrainingConfig(model="logistic")  # a demo is to take a minute
 
@@ -78,13 +71,7 @@ class PopulationConfig(Shown):
     """Number of clients N."""
     cohort_size: int = 12
     """Clients selected per round, K."""
-    dropout_rates: Annotated[tuple[float, ...], IS_CHANCE] = (
-        0.1,
-        0.2,
-        0.3,
-        0.4,
-        0.5,
-    )
+    dropout_rates: Annotated[tuple[float, ...], IS_CHANCE] = (0.1, 0.2, 0.3, 0.4, 0.5)
     """Probabilities that a client is offline in a round, spread evenly over the clients."""
     assignment: AssignmentName = "shuffled"
     """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones together), or
@@ -345,16 +332,13 @@ def _validate_population(population: PopulationConfig) -> None:
 
 def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:
     aggregation = config.aggregation
-    bits = aggregation.modulus_bits
     fits = aggregation.clip_rule != "last_max" or aggregation.clip_multiplier >= 1
     rule = "must be at least 1 for last_max"
     require(fits, "clip_multiplier", rule, aggregation.clip_multiplier)
     population = config.population
     sizes = population.num_clients, population.cohort_size
-    rule, own = (
-        "must not be set with segments, whose groups have --group-levels",
-        aggregation.quantizer,
-    )
+    own = aggregation.quantizer
+    rule = "must not be set with segments, whose groups have --group-levels"
     require(own is None or config.hetero.is_plain, "quantizer", rule, own)
     any_number = any(scheme.varies(*sizes) for scheme in schemes)
     validate_noise(aggregation, varies=any_number, segments=config.hetero.segments)
@@ -367,13 +351,9 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     if not config.hetero.is_plain or aggregation.clip_norm is not None:
         return  # each block has a separate ring, and a lattice's step follows from its ring
     most = population.num_clients if any_number else population.cohort_size
-    require(
-        most * (aggregation.num_levels - 1) < 2**bits,
-        "modulus_bits",
-        "must leave room for the largest sum, clients x (num_levels - 1)",
-        bits,
-        f"{most} x {aggregation.num_levels - 1}",
-    )
+    largest, bits = aggregation.num_levels - 1, aggregation.modulus_bits
+    rule = "must leave room for the largest sum, clients x (num_levels - 1)"
+    require(most * largest < 2**bits, "modulus_bits", rule, bits, f"{most} x {largest}")
 
 
 # --- segments -----------------------------------------------------------------------------------

@@ -14,26 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import own_row
 from mrsa_jax.selection import Fairness
-from mrsa_jax.study import attacks_on_models, attacks_on_sums
+from mrsa_jax.study import _commands, _config, attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
-from mrsa_jax.study._commands import (
-    AdviseConfig,
-    AuditConfig,
-    SecaggConfig,
-    check_advise,
-    check_audit,
-    check_secagg,
-)
-from mrsa_jax.study._config import (
-    DemoConfig,
-    SimulateConfig,
-    TrainConfig,
-    check_study,
-    command_of,
-    parse_scheme,
-    scheme_label,
-    with_fields,
-)
+from mrsa_jax.study._commands import AdviseConfig, AuditConfig, SecaggConfig
+from mrsa_jax.study._config import DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study._load import check_types
 from mrsa_jax.study._parts import check_parts
 from mrsa_watch._base.errors import ConfigurationError, require, shortened
@@ -71,7 +55,7 @@ class Kind:
     @property
     def command(self) -> str:
         """What provenance calls it."""
-        return command_of(self.config)
+        return _config.command_of(self.config)
 
     def load(self) -> Any:
         """Return the module that runs it; this imports JAX."""
@@ -103,11 +87,11 @@ class Kind:
     def label(self, field: str, value: Any) -> Any:
         """Return how a field's value is shown on its axis: labels of schemes; None: as it is."""
         if field == "scheme":
-            return scheme_label(value)
+            return _config.scheme_label(value)
         if field != "schemes":
             return None
         try:
-            return ", ".join(parse_scheme(text).label for text in value)
+            return ", ".join(_config.parse_scheme(text).label for text in value)
         except ConfigurationError:
             return None
 
@@ -148,14 +132,10 @@ class _SecaggPoint(SecaggConfig):
     trials: int | None = 1000
 
 
-def _schemes(settings: _SimulatePoint) -> dict[str, Any]:
-    return {"schemes": (_scheme(settings)["scheme"],)}
-
-
 def _scheme(settings: _SimulatePoint | _TrainPoint) -> dict[str, Any]:
     """Return a scheme as files write it, with the parameters that are fields apart."""
     apart = {"privacy_target": settings.privacy_target, "fairness": settings.fairness}
-    return {"scheme": with_fields(settings.scheme, apart)}
+    return {"scheme": _config.with_fields(settings.scheme, apart)}
 
 
 def _trials(settings: _SecaggPoint) -> dict[str, Any]:
@@ -171,14 +151,15 @@ def _attack(row: AttackRow) -> Kind:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("demo", DemoConfig, check_study, "_study"),
-        Kind("simulate", SimulateConfig, check_study, "_study", "_simulate_points",
-             _SimulatePoint, _schemes),
-        Kind("train", TrainConfig, check_study, "_study", "_train_points", _TrainPoint, _scheme),
-        Kind("secagg", SecaggConfig, check_secagg, "secagg._round", "secagg._points",
+        Kind("demo", DemoConfig, _config.check_study, "_study"),
+        Kind("simulate", SimulateConfig, _config.check_study, "_study", "_simulate_points",
+             _SimulatePoint, lambda own: {"schemes": (_scheme(own)["scheme"],)}),
+        Kind("train", TrainConfig, _config.check_study, "_study", "_train_points",
+             _TrainPoint, _scheme),
+        Kind("secagg", SecaggConfig, _commands.check_secagg, "secagg._round", "secagg._points",
              _SecaggPoint, _trials),
-        Kind("audit", AuditConfig, check_audit, "_audit"),
-        Kind("advise", AdviseConfig, check_advise, "advice._run"),
+        Kind("audit", AuditConfig, _commands.check_audit, "_audit"),
+        Kind("advise", AdviseConfig, _commands.check_advise, "advice._run"),
         *map(_attack, (*attacks_on_sums.ROWS, *attacks_on_models.ROWS)),
     )
 }  # fmt: skip

@@ -8,21 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, Literal
 
-from mrsa_jax._core.flags import (
-    IS_PART,
-    IS_POSITIVE,
-    Bits,
-    Chance,
-    Cites,
-    Count,
-    Inside,
-    Name,
-    Number,
-    Positive,
-    Several,
-    Within,
-    shown,
-)  # fmt: skip
+from mrsa_jax._core import flags
 from mrsa_jax.graphs.registry import Graph
 from mrsa_watch._base.errors import POSITIVE, require
 from mrsa_watch._base.html import Shown
@@ -31,6 +17,8 @@ FidelityName = Literal["array", "sets"]
 SplitPolicyName = Literal["ignore", "abort", "drop_block"]
 ClipRuleName = Literal["fixed", "last_max", "last_rms"]
 NoiseName = Literal["skellam", "discrete_gaussian"]
+_IS_NORM = flags.Within(POSITIVE, rule="must be positive and finite")
+_IS_FINITE = flags.Within(0.0, rule="must be 0 or positive, finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +28,16 @@ class ProtocolConfig(Shown):
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own (--plugin)."""
-    connection_probability: Annotated[Number, IS_PART] = None
+    connection_probability: Annotated[flags.Number, flags.IS_PART] = None
     """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p* for the cohort, if below
     1."""
-    degree: Count = None
+    degree: flags.Count = None
     """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
     Default: the graph has none to set."""
-    threshold: Annotated[Count, Within(1)] = None
+    threshold: Annotated[flags.Count, flags.Within(1)] = None
     """Secret shares that rebuild a secret, t. Default: more than half of each client's
     neighbourhood, or Remark 4's t for erdos_renyi."""
-    step_dropout_rate: Chance = 0.0
+    step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""
     split_policy: SplitPolicyName = "ignore"
     """Policy if a block of clients loses a member inside a round: ignore it, abort the round, or
@@ -72,11 +60,11 @@ class ProtocolConfig(Shown):
 class AggregationConfig(Shown):
     """How updates are quantized, padded and summed."""
 
-    num_levels: Several = 2**16
+    num_levels: flags.Several = 2**16
     """Levels of the stochastic quantizer."""
-    clip: Positive = 0.5
+    clip: flags.Positive = 0.5
     """Each coordinate of an update is clipped to [-clip, clip]."""
-    modulus_bits: Bits = 32
+    modulus_bits: flags.Bits = 32
     """Sums are taken modulo 2**modulus_bits."""
     fidelity: FidelityName = "array"
     """array: real ChaCha20 pads; sets: the same sums, bit for bit, without making the pads."""
@@ -85,25 +73,25 @@ class AggregationConfig(Shown):
     clip_rule: ClipRuleName = "fixed"
     """fixed; last_max, last_rms: the next round clips at a multiple of the last learnt mean
     update's largest entry, or of its root mean square (the first at --clip)."""
-    clip_multiplier: Positive = 4.0
+    clip_multiplier: flags.Positive = 4.0
     """The multiple of --clip-rule."""
-    clip_floor: Positive = 1e-4
+    clip_floor: flags.Positive = 1e-4
     """The least clip range that --clip-rule may choose."""
-    noise_multiplier: Annotated[float, Within(0.0, rule="must be 0 or positive, finite")] = 0.0
+    noise_multiplier: Annotated[float, _IS_FINITE] = 0.0
     """Differential privacy of each client's whole history: noise in the sum of a whole cohort, as a
     multiple of --clip-norm; 0 adds none. Each client adds its part of the noise before it pads.
     This protects it from the server and from everyone who sees sums or models. Clients that reveal
     their noise to the server reduce the noise of the others."""
-    clip_norm: Annotated[Number, Within(POSITIVE, rule="must be positive and finite")] = None
+    clip_norm: Annotated[flags.Number, _IS_NORM] = None
     """L2 norm to which each client's whole update is clipped, as noise requires, such as 0.5. It
     replaces --clip and --num-levels by a lattice that follows from --modulus-bits. With --segments
     it is used together with --clip, on the lattices of --group-levels. Default: no such bound."""
     noise: NoiseName = "skellam"
     """Distribution of the noise: skellam (its sums are Skellam again) or discrete_gaussian."""
-    target_delta: Inside = 1e-5
+    target_delta: flags.Inside = 1e-5
     """Delta at which each client's epsilon is reported, over all rounds; below 1 / number of
     clients."""
-    quantizer: Name = None
+    quantizer: flags.Name = None
     """stochastic, or your own (--plugin). Default: stochastic."""
 
     @property
@@ -128,10 +116,8 @@ def validate_graph(config: Any) -> None:
     chance, graph = config.connection_probability, config.graph
     setting = Graph.parse(graph).row.setting
     if chance is not None:
-        own = setting == "connection_probability"
-        require(
-            own, "connection_probability", "must not be set unless `graph` is erdos_renyi", graph
-        )
+        name, rule = "connection_probability", "must not be set unless `graph` is erdos_renyi"
+        require(setting == name, name, rule, graph)
     rule = "must be given for harary and random_regular, and for no other graph"
     regular = setting == "degree"
     require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
@@ -240,15 +226,15 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
 
 SegmentsName = Annotated[
     Literal["none", "sc", "mc", "hc", "groups"],
-    Cites(**dict.fromkeys(("sc", "mc", "hc", "groups"), "heterosag")),
+    flags.Cites(**dict.fromkeys(("sc", "mc", "hc", "groups"), "heterosag")),
 ]
-CombineName = Annotated[Literal["mean", "median", "trimmed", "geometric", "krum"], Cites(
+CombineName = Annotated[Literal["mean", "median", "trimmed", "geometric", "krum"], flags.Cites(
     **dict.fromkeys(("median", "trimmed"), "robust rule: yin2018byzantine"),
     geometric="robust rule: pillutla2022robust",
     krum="robust rule: blanchard2017machine",
 )]  # fmt: skip
-_IS_LEVELS = Within(2, 2**23, "must lie in [2, 2**23]")
-_IS_TRIM = Within(0.0, 0.5 - 2**-54, "must lie in [0, 0.5)")
+_IS_LEVELS = flags.Within(2, 2**23, "must lie in [2, 2**23]")
+_IS_TRIM = flags.Within(0.0, 0.5 - 2**-54, "must lie in [0, 0.5)")
 AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "collusion"]
 
 
@@ -263,12 +249,12 @@ class SegmentConfig(Shown):
     group_levels: Annotated[tuple[int, ...], _IS_LEVELS] = (2, 4, 8, 10, 12)
     """Levels of each group's quantizer, slowest group first. With fewer levels, it matters more
     that --clip is no wider than the updates."""
-    subgroups: Annotated[tuple[int, ...], shown()] = ()
+    subgroups: Annotated[tuple[int, ...], flags.shown()] = ()
     """Number of subgroups of each group (SC+, MC+, HC+), such as 1 2 2 2 1. Default: one each."""
-    hybrid_threshold: Count = None
+    hybrid_threshold: flags.Count = None
     """T of --segments hc: the most segments that the server learns of any one group, such as 2. It
     is required for hc. Default: not used."""
-    client_rates: Annotated[tuple[float, ...], IS_POSITIVE] = (1.0, 2.0, 3.0, 4.0, 4.0)
+    client_rates: Annotated[tuple[float, ...], flags.IS_POSITIVE] = (1.0, 2.0, 3.0, 4.0, 4.0)
     """Upload rates in Mbit/s, spread evenly over the clients. The cohort of a round is sorted by
     rate and cut into equal groups, slowest first."""
     allow_small_groups: bool = False

@@ -6,26 +6,12 @@ import dataclasses
 import itertools
 from typing import Annotated, Literal
 
-from mrsa_jax._core.flags import (
-    IS_POSITIVE,
-    AtMostOne,
-    Cites,
-    Count,
-    Folder,
-    Name,
-    NotNegative,
-    Number,
-    Positive,
-    Share,
-    Whole,
-    Within,
-    shown,
-)  # fmt: skip
+from mrsa_jax._core import flags
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown
 
 # A type of names also says which papers its names stand on.
-DatasetName = Annotated[str, Cites(
+DatasetName = Annotated[str, flags.Cites(
     mnist_5k="data: lecun1998gradient raschka2018mlxtend",
     mnist="data: lecun1998gradient",
     digits="data: alpaydin1998optical",
@@ -35,7 +21,7 @@ DatasetName = Annotated[str, Cites(
 )]  # fmt: skip
 PartitionName = Annotated[
     Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"],
-    Cites(
+    flags.Cites(
         shards="split of the data: mcmahan2017communication",
         shards_with_shared="split of the data: zhao2018federated",
         **dict.fromkeys(
@@ -53,7 +39,7 @@ PARTITIONS: dict[str, tuple[str, ...]] = {
 """Splits of a data set over clients: the function of `data`, and the settings that it takes."""
 ModelName = Annotated[
     str,
-    Cites(
+    flags.Cites(
         lenet="model: lecun1998gradient",
         smooth_lenet="model: zhu2019deep",
         **dict.fromkeys(("mlp", "cnn"), "model: mcmahan2017communication"),
@@ -62,11 +48,12 @@ ModelName = Annotated[
     ),
 ]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]
-ServerName = Annotated[Literal["average", "momentum", "adam"], Cites(
+ServerName = Annotated[Literal["average", "momentum", "adam"], flags.Cites(
     average="federated averaging: mcmahan2017communication",
     momentum="server momentum: hsu2019measuring",
     adam="server Adam: reddi2021adaptive",
 )]  # fmt: skip
+TrainerName = Annotated[flags.Name, flags.Cites(scaffold="local training: karimireddy2020scaffold")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +64,7 @@ class DataConfig(Shown):
     """mnist_5k and digits are included; mrsa-jax data prepare fetches mnist, fashion_mnist, cifar10
     and cifar100; idx and cifar read files of --directory; olivetti (faces); tfds:NAME; or your own
     (--plugin)."""
-    directory: Folder = None
+    directory: flags.Folder = None
     """Folder of the data set's files, for sets that are read from a folder. Default: the folder of
     prepared sets."""
     normalise: bool = False
@@ -85,15 +72,15 @@ class DataConfig(Shown):
     partition: PartitionName = "iid"
     """iid; shards (sorted by label, so one label per client); shards_with_shared (the same, plus a
     set that all clients share); dirichlet (by class); dirichlet_by_client."""
-    shards_per_client: Whole = 1
+    shards_per_client: flags.Whole = 1
     """Shards per client, for --partition shards."""
     single_label: bool = True
     """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
-    shared_size: Whole = 200
+    shared_size: flags.Whole = 200
     """Samples that all clients share, for --partition shards_with_shared."""
     balanced: bool = True
     """Take the same number of each class into the shared set; --no-balanced takes any."""
-    concentration: Positive = 0.5
+    concentration: flags.Positive = 0.5
     """Dirichlet concentration, for --partition dirichlet and dirichlet_by_client."""
 
 
@@ -105,22 +92,22 @@ class TrainingConfig(Shown):
     """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
     (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation), smooth_lenet (Zhu et
     al.'s, for gradient inversion), or your own (--plugin)."""
-    learning_rate: Positive = 0.1
+    learning_rate: flags.Positive = 0.1
     """Step size of the clients' SGD."""
-    decay_rounds: Annotated[tuple[int, ...], Within(1), shown()] = ()
+    decay_rounds: Annotated[tuple[int, ...], flags.Within(1), flags.shown()] = ()
     """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones counted,
     such as 400 800 in the papers' CIFAR runs. Default: it does not fall."""
-    decay_factor: AtMostOne = 0.4
+    decay_factor: flags.AtMostOne = 0.4
     """Factor of the learning rate after --decay-rounds."""
-    momentum: Share = 0.0
+    momentum: flags.Share = 0.0
     """Momentum of the clients' SGD."""
-    weight_decay: NotNegative = 0.0
+    weight_decay: flags.NotNegative = 0.0
     """Weight decay of the clients' SGD, added to the gradient as this multiple of the weights."""
-    proximal: NotNegative = 0.0
+    proximal: flags.NotNegative = 0.0
     """FedProx's mu: pulls a client's weights towards the round's global model; 0 is FedAvg."""
-    batch_size: Whole = 10
+    batch_size: flags.Whole = 10
     """Samples in a client's minibatch."""
-    num_epochs: Whole = 1
+    num_epochs: flags.Whole = 1
     """Local epochs per round, E."""
     precision: PrecisionName = "float32"
     """bfloat16 computes the clients' layers in half precision, tf32 their matrix products with
@@ -128,14 +115,14 @@ class TrainingConfig(Shown):
     server: ServerName = "average"
     """Use of the mean update by the server: add it (FedAvg, average), or take it as a gradient of
     SGD with momentum 0.9 (momentum) or of Adam (adam)."""
-    server_learning_rate: Annotated[Number, IS_POSITIVE] = None
+    server_learning_rate: Annotated[flags.Number, flags.IS_POSITIVE] = None
     """Step size of the server. Default: 1, and 0.01 for adam."""
-    evaluate_every: Whole = 10
+    evaluate_every: flags.Whole = 10
     """Rounds between two tests of the global model."""
     measure_drift: bool = True
     """Measure how the clients' updates drift over the rounds, and how many bits the sums reveal
     about them."""
-    trainer: Annotated[Name, Cites(scaffold="local training: karimireddy2020scaffold")] = None
+    trainer: TrainerName = None
     """sgd; scaffold, whose clients keep control variates and send two numbers per parameter; or
     your own (--plugin). Default: sgd."""
 
@@ -144,10 +131,10 @@ class TrainingConfig(Shown):
 class ResourceConfig(Shown):
     """What of the machine a training may use; changes a result by no more than rounding."""
 
-    memory_gib: Annotated[Number, IS_POSITIVE] = None
+    memory_gib: Annotated[flags.Number, flags.IS_POSITIVE] = None
     """Bound on the memory of a round, in GiB, such as 4; it decides how many clients train side by
     side. Default: the number that is fastest."""
-    devices: Annotated[Count, Within(1)] = None
+    devices: Annotated[flags.Count, flags.Within(1)] = None
     """Devices over which the clients of a round are distributed, each with a copy of the data.
     Default: all accelerators of this machine; without one, the cores of the CPU, at most 8; one
     device if `memory_gib` is set."""

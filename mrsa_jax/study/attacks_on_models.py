@@ -6,32 +6,16 @@ import dataclasses
 import pathlib
 from typing import Annotated, Literal
 
-from mrsa_jax._core.flags import (
-    AtMostOne,
-    Chance,
-    Cites,
-    Folder,
-    Name,
-    Natural,
-    Several,
-    Whole,
-    shown,
-)  # fmt: skip
-from mrsa_jax.study._attack_rows import (
-    AttackSettings,
-    FinitePositive,
-    FromZero,
-    plain,
-    row,
-)
+from mrsa_jax._core import flags
+from mrsa_jax.study._attack_rows import AttackSettings, FinitePositive, FromZero, plain, row
 from mrsa_jax.study._training_tables import ModelName
 from mrsa_watch._base.errors import require
 
-_MethodName = Annotated[Literal["cosine", "euclidean"], Cites(
+_MethodName = Annotated[Literal["cosine", "euclidean"], flags.Cites(
     cosine="gradient inversion: geiping2020inverting",
     euclidean="gradient inversion: zhu2019deep",
 )]  # fmt: skip
-_MethodNames = Annotated[tuple[Literal["loss", "shadow", "likelihood_ratio"], ...], Cites(
+_MethodNames = Annotated[tuple[Literal["loss", "shadow", "likelihood_ratio"], ...], flags.Cites(
     loss="membership inference: yeom2018privacy",
     shadow="membership inference: shokri2017membership",
     likelihood_ratio="membership inference: carlini2022membership",
@@ -52,20 +36,20 @@ class GradientsConfig(AttackSettings):
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
-    photo: Annotated[Literal["flower", "china"] | None, shown("{flower,china}")] = None
+    photo: Annotated[Literal["flower", "china"] | None, flags.shown("{flower,china}")] = None
     """Invert the two photographs of the package, this one first, in 32 x 32 pixels. Default:
     flower, if neither --dataset nor --folder is set."""
-    dataset: Name = None
+    dataset: flags.Name = None
     """Invert images of a data set instead (mrsa-jax data list). Default: the photographs."""
-    folder: Folder = None
+    folder: flags.Folder = None
     """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg). Default:
     the photographs."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """View of the adversary: one client's plain update, its padded upload, or the sum of the
     clients."""
-    num_summed: Several = 2
+    num_summed: flags.Several = 2
     """Clients in the sum, T."""
-    num_images: Whole = 1
+    num_images: flags.Whole = 1
     """Images of each client, all in one step of SGD."""
     model: ModelName = "smooth_lenet"
     """Model at the start of training; smooth_lenet is Zhu et al.'s."""
@@ -73,9 +57,9 @@ class GradientsConfig(AttackSettings):
     """Step size of the clients' SGD."""
     method: _MethodName = "cosine"
     """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
-    iterations: Whole = 1200
+    iterations: flags.Whole = 1200
     """Steps of the optimizer."""
-    restarts: Annotated[Whole, shown(name="random-starts")] = 2
+    restarts: Annotated[flags.Whole, flags.shown(name="random-starts")] = 2
     """Random starts, side by side; the one that fits best is taken."""
     step_size: FromZero = 0.1
     """Step size of signed Adam; L-BFGS chooses its steps."""
@@ -110,15 +94,15 @@ class ModelInversionConfig(AttackSettings):
     seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
     """Model that the adversary sees: a client's plain model, its padded upload, or the mean of all
     clients' models."""
-    num_clients: Several = 10
+    num_clients: flags.Several = 10
     """Clients of the round; each holds an equal part of the data."""
-    connection_probability: AtMostOne = 1.0
+    connection_probability: flags.AtMostOne = 1.0
     """Probability that two clients share a pad: 1 is SecAgg, less is CCESA."""
     learning_rate: FinitePositive = 0.05
     """Step size of the clients' SGD."""
-    num_epochs: Whole = 10
+    num_epochs: flags.Whole = 10
     """Local epochs."""
-    iterations: Whole = 500
+    iterations: flags.Whole = 500
     """Most steps of the attack."""
     step_size: FinitePositive = 0.02
     """Length of its steps, as a fraction of the range of the pixels."""
@@ -141,25 +125,25 @@ class MembershipConfig(AttackSettings):
     """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """View of the adversary: one client's plain model, its padded upload, or a sum."""
-    num_summed: Several = 4
+    num_summed: flags.Several = 4
     """Clients in the sum, T."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
-    label_noise: Chance = 0.3
+    label_noise: flags.Chance = 0.3
     """Fraction of wrong labels, which a model can only memorise."""
     model: ModelName = "mlp"
     """Model that they train."""
     learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
-    batch_size: Whole = 10
+    batch_size: flags.Whole = 10
     """Samples in a minibatch."""
-    num_epochs: Whole = 30
+    num_epochs: flags.Whole = 30
     """Local epochs; with more, a model memorises more."""
-    client_size: Several = 50
+    client_size: flags.Several = 50
     """Samples of a client, and of each shadow model."""
-    num_targets: Whole = 2
+    num_targets: flags.Whole = 2
     """Attacked clients; scores are of all of them together."""
-    num_shadows: Several = 16
+    num_shadows: flags.Several = 16
     """Shadow models of the adversary."""
 
 
@@ -176,17 +160,17 @@ class InconsistencyConfig(AttackSettings):
     out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
     pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
     """plain SecAgg, or pads that are bound to a hash of the model that a client received."""
-    cohort_size: Several = 8
+    cohort_size: flags.Several = 8
     """Clients of the round, with real messages and cryptography."""
-    target: Natural = 0
+    target: flags.Natural = 0
     """Client that the server attacks, 0 to --cohort-size - 1."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
-    hidden_size: Whole = 32
+    hidden_size: flags.Whole = 32
     """Width of the model's hidden layer; its closed rectifiers silence the others."""
     learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
-    num_epochs: Whole = 1
+    num_epochs: flags.Whole = 1
     """Local epochs."""
 
 
@@ -203,55 +187,25 @@ def pictures(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 ROWS = (
-    row(
-        "gradients",
-        GradientsConfig,
-        "images, from one update or a sum of several",
-        {
-            "images": "images",
-            "psnr_db": "dB",
-            "best_psnr_db": "dB",
-            **plain("ssim", "mse", "distance", "restarts"),
-        },
-        "attack on updates",
-        ("geiping2020inverting", "zhu2019deep"),
-        check=_check_gradients,
+    row("gradients", GradientsConfig, "images, from one update or a sum of several",
+        {"images": "images", "psnr_db": "dB", "best_psnr_db": "dB",
+         **plain("ssim mse distance restarts")},
+        "attack on updates", ("geiping2020inverting", "zhu2019deep"), check=_check_gradients,
         needs=520,
         images="The clients' own images, and below them what was recovered from what the server "
-        "sees. Under each image stands its peak signal-to-noise ratio: the more, the more alike.",
-    ),
-    row(
-        "model-inversion",
-        ModelInversionConfig,
-        "a typical image of each class, from a model",
-        {
-            **dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
-            **plain("confidence", "likeness"),
-        },
-        "attack on models",
-        ("fredrikson2015model",),
-        needs=350,
+        "sees. Under each image stands its peak signal-to-noise ratio: the more, the more alike."),
+    row("model-inversion", ModelInversionConfig, "a typical image of each class, from a model",
+        {**dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
+         **plain("confidence likeness")},
+        "attack on models", ("fredrikson2015model",), needs=350,
         images="The mean image of each class, and below it what was recovered from what the server "
         "sees. Under each image stands how sure the attacked model is of its class: a sure model "
-        "alone makes no likeness.",
-    ),
-    row(
-        "membership",
-        MembershipConfig,
-        "whether a sample was among those trained on",
-        plain("accuracy", "plus_minus", "precision", "recall", "auc", "tpr_at_0.1%", "tpr_at_1%"),
-        "attack on models",
-        ("carlini2022membership",),
-        needs=450,
-    ),
-    row(
-        "inconsistency",
-        InconsistencyConfig,
-        "a server that breaks the protocol, and the defence",
-        {"clients": "clients", **plain("error", "recovered")},
-        "attack by a server that sends different models",
-        ("pasquini2022eluding",),
-        check=_check_inconsistency,
-        needs=200,
-    ),
-)
+        "alone makes no likeness."),
+    row("membership", MembershipConfig, "whether a sample was among those trained on",
+        plain("accuracy plus_minus precision recall auc tpr_at_0.1% tpr_at_1%"),
+        "attack on models", ("carlini2022membership",), needs=450),
+    row("inconsistency", InconsistencyConfig, "a server that breaks the protocol, and the defence",
+        {"clients": "clients", **plain("error recovered")},
+        "attack by a server that sends different models", ("pasquini2022eluding",),
+        check=_check_inconsistency, needs=200),
+)  # fmt: skip

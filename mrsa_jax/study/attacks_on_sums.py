@@ -6,34 +6,14 @@ import dataclasses
 import pathlib
 from typing import Annotated, Literal
 
-from mrsa_jax._core.flags import (
-    IS_CHANCE,
-    IS_INSIDE,
-    Bits,
-    Count,
-    File,
-    Folder,
-    Inside,
-    Natural,
-    Number,
-    Several,
-    Whole,
-    Within,
-    shown,
-)  # fmt: skip
-from mrsa_jax.study._attack_rows import (
-    FinitePositive,
-    FromZero,
-    SumsOfRounds,
-    plain,
-    row,
-)
+from mrsa_jax._core import flags
+from mrsa_jax.study._attack_rows import FinitePositive, FromZero, SumsOfRounds, plain, row
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._tables import check_unset
 from mrsa_jax.study._training_tables import ModelName
 from mrsa_watch._base.errors import POSITIVE, check_blind, require
 
-_Rates = Annotated[tuple[float, ...], IS_INSIDE]
+_Rates = Annotated[tuple[float, ...], flags.IS_INSIDE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,9 +31,9 @@ class LeastSquaresConfig(SumsOfRounds):
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/least_squares")
-    rounds: Whole = 80
+    rounds: flags.Whole = 80
     """Rounds whose sums the server keeps."""
-    warm_up: Natural = 40
+    warm_up: flags.Natural = 40
     """Rounds before these: the longer the training, the less the updates change."""
     frozen: bool = False
     """Worst case: the model does not move, so each client sends the same update again."""
@@ -63,39 +43,41 @@ class LeastSquaresConfig(SumsOfRounds):
     """Model that they train."""
     learning_rate: FinitePositive = 0.01
     """Step size of their SGD; with a smaller one, the updates change less."""
-    batch_size: Whole = 10
+    batch_size: flags.Whole = 10
     """Samples in a minibatch."""
-    num_epochs: Whole = 1
+    num_epochs: flags.Whole = 1
     """Local epochs per round."""
-    clip_norm: Annotated[Number, Within(POSITIVE, rule="must be finite and positive")] = None
+    clip_norm: Annotated[
+        flags.Number, flags.Within(POSITIVE, rule="must be finite and positive")
+    ] = None
     """L2 norm to which each client clips its update, such as 0.5. Default: no clipping."""
-    run: Folder = None
+    run: flags.Folder = None
     """Attack the run of mrsa-jax train in this folder instead: repeats its rounds and keeps the
     sums. Default: simulated rounds."""
-    aggregates: File = None
+    aggregates: flags.File = None
     """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means. Default:
     simulated rounds."""
-    participation: File = None
+    participation: flags.File = None
     """Members of each of these sums: .npy or .npz of booleans or integer weights [rounds, N]. It is
     required with --aggregates. Default: not used."""
-    updates: File = None
+    updates: flags.File = None
     """True updates of the clients [N, d], to score the estimates. Default: your own sums are not
     scored."""
-    window: Annotated[Count, Within(1)] = None
+    window: Annotated[flags.Count, flags.Within(1)] = None
     """Use only this many sums, the latest. Default: all."""
     prior: Literal["zero", "mean"] = "zero"
     """Estimate of the part of an update that the sums do not determine: zero, or the mean
     update."""
     ridge: FromZero = 0.0
     """Penalty on the length of the estimates; 0 for the pseudo-inverse."""
-    noise: Annotated[FromZero, shown(name="update-change")] = 0.0
+    noise: Annotated[FromZero, flags.shown(name="update-change")] = 0.0
     """How much an update changes from sum to sum, relative to its deviation, for the best linear
     estimate; 0: not at all."""
-    memory: Annotated[float | None, Within(0.0, 1 - 1e-6), shown("RHO")] = None
+    memory: Annotated[float | None, flags.Within(0.0, 1 - 1e-6), flags.shown("RHO")] = None
     """Estimate what each client sent last, if updates drift with this correlation per sum, such as
     0.99. With --prior mean, the error is that of the difference from the mean update. Default:
     updates do not drift."""
-    share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
+    share: Annotated[float, flags.IS_CHANCE, flags.shown("A")] = 1.0
     """Fraction of an update's variance that has this memory; the rest is new in each sum."""
 
 
@@ -146,25 +128,25 @@ class DistinguishConfig(SumsOfRounds):
     updates."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
     """Client whose updates are shifted: the one hidden among the fewest, or the median one."""
-    rounds: Whole = 12
+    rounds: flags.Whole = 12
     """Rounds whose sums the server keeps."""
     shift: FinitePositive = 1.0
     """Length of the shift, in standard deviations (spreads) of the others' updates along it."""
-    noise: Annotated[FromZero, shown(name="noise-variance")] = 0.0
+    noise: Annotated[FromZero, flags.shown(name="noise-variance")] = 0.0
     """Variance of each sum's noise along the shift, in squared spreads."""
     false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
     """False positive rates at which the true positive rate is measured."""
-    trials: Whole = 20_000
+    trials: flags.Whole = 20_000
     """Simulated histories without the shift, and the same number with it."""
-    trainings: Whole = 400
+    trainings: flags.Whole = 400
     """Trained histories without the shift, and the same number with the shift of each client."""
-    warm_up: Natural = 20
+    warm_up: flags.Natural = 20
     """Training rounds before these, without a shift."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
     model: ModelName = "logistic"
     """Model that they train."""
-    client_size: Several = 20
+    client_size: flags.Several = 20
     """Samples of a client, drawn again in each training; one step over all of them is its
     update."""
     learning_rate: FinitePositive = 0.5
@@ -190,7 +172,7 @@ class CanariesConfig(SumsOfRounds):
     """Knowledge of the server about the others: their updates, or that they are Gaussian."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
     """Client that is the canary: the one with the largest loss in its ledger, or the median one."""
-    rounds: Whole = 12
+    rounds: flags.Whole = 12
     """Rounds whose sums the server keeps."""
     mechanism: Literal["skellam", "discrete_gaussian"] = "skellam"
     """Noise that each client adds to its codes."""
@@ -198,17 +180,17 @@ class CanariesConfig(SumsOfRounds):
     """Standard deviation of the noise of a full cohort, as a multiple of --clip-norm."""
     clip_norm: FinitePositive = 1.0
     """L2 norm to which updates are clipped; the canary is four times as long."""
-    dim: Whole = 256
+    dim: flags.Whole = 256
     """Entries of an update."""
-    modulus_bits: Bits = 20
+    modulus_bits: flags.Bits = 20
     """Sums are taken modulo 2**modulus_bits."""
     spread: FinitePositive = 0.02
     """Standard deviation of the entries of the others' updates, if they are not known."""
     false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
     """False positive rates at which the true positive rate is measured."""
-    trials: Whole = 2000
+    trials: flags.Whole = 2000
     """Simulated histories without the canary, and the same number with it."""
-    target_delta: Inside = 1e-5
+    target_delta: flags.Inside = 1e-5
     """Delta at which epsilon is reported."""
 
 
@@ -231,28 +213,28 @@ class DisaggregationConfig(SumsOfRounds):
 
     out: pathlib.Path = pathlib.Path("results/attack/disaggregation")
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:2")
-    num_clients: Several = 20
-    rounds: Whole = 60
+    num_clients: flags.Several = 20
+    rounds: flags.Whole = 60
     """Number of rounds, J. It must exceed the number of clients, or any history explains the
     sums."""
-    interval: Whole = 10
+    interval: flags.Whole = 10
     """Rounds of an interval; at its end the server learns how often each client took part."""
-    dim: Whole = 1000
+    dim: flags.Whole = 1000
     """Entries of an update, drawn at random."""
-    drift: Annotated[FromZero, shown(name="update-change")] = 0.0
+    drift: Annotated[FromZero, flags.shown(name="update-change")] = 0.0
     """How much an update changes from round to round, relative to its length."""
-    aggregates: File = None
+    aggregates: flags.File = None
     """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means. Default:
     simulated rounds."""
-    counts: File = None
+    counts: flags.File = None
     """How often each client was in the sums of each interval: .npy or .npz [intervals, N]. Default:
     counted in --participation."""
-    participation: File = None
+    participation: flags.File = None
     """Members of each sum [rounds, N], to score, and to count from without --counts. Default: not
     scored."""
-    interval_lengths: Annotated[tuple[int, ...], Within(1), shown()] = ()
+    interval_lengths: Annotated[tuple[int, ...], flags.Within(1), flags.shown()] = ()
     """Rounds of each interval of --counts. Default: equal intervals."""
-    restarts: Annotated[Whole, shown(name="random-starts")] = 4
+    restarts: Annotated[flags.Whole, flags.shown(name="random-starts")] = 4
     """Random starts per client."""
     seconds: FromZero = 5.0
     """Limit of the integer program for a column that the relaxation does not decide, in seconds."""
@@ -272,80 +254,26 @@ def _name(path: pathlib.Path | None) -> str | None:
 
 
 ROWS = (
-    row(
-        "least-squares",
-        LeastSquaresConfig,
-        "each client's update, from the sums of many rounds",
-        {
-            "sums": "rounds",
-            **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
-            **plain("predicted_error", "mean_error", "median_error"),
-            "recovered": "clients",
-            "change": "1",
-        },
-        "attack on sums",
-        ("so2023securing",),
-        check=_check_least_squares,
-        needs=270,
-    ),
-    row(
-        "distinguish",
-        DistinguishConfig,
-        "whether a client's updates were shifted",
-        {
-            "client": "1",
-            "sums": "rounds",
-            "hidden_among": "clients",
-            **plain("formula_mu", "mu", "formula_auc", "auc", "rates_inside", "rates"),
-        },
-        "attack on sums",
-        ("dong2022gaussian",),
-        needs=430,
-    ),
-    row(
-        "canaries",
-        CanariesConfig,
-        "whether noise in the ring hides as its ledger says",
-        {
-            "client": "1",
-            "sums": "rounds",
-            **plain(
-                "ledger_mu",
-                "ledger_epsilon",
-                "mu",
-                "measured_mu",
-                "lower",
-                "upper",
-                "smallest_found",
-                "noise_scale",
-                "noise_margin",
-                "correlation",
-                "correlation_margin",
-                "auc",
-                "rates_inside",
-                "rates",
-            ),
-        },
-        "audit of differential privacy",
-        ("andrew2024one", "nasr2023tight"),
-        check=_check_canaries,
-        needs=560,
-    ),
-    row(
-        "disaggregation",
-        DisaggregationConfig,
+    row("least-squares", LeastSquaresConfig, "each client's update, from the sums of many rounds",
+        {"sums": "rounds", **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
+         **plain("predicted_error mean_error median_error"), "recovered": "clients",
+         "change": "1"},
+        "attack on sums", ("so2023securing",), check=_check_least_squares, needs=270),
+    row("distinguish", DistinguishConfig, "whether a client's updates were shifted",
+        {"client": "1", "sums": "rounds", "hidden_among": "clients",
+         **plain("formula_mu mu formula_auc auc rates_inside rates")},
+        "attack on sums", ("dong2022gaussian",), needs=430),
+    row("canaries", CanariesConfig, "whether noise in the ring hides as its ledger says",
+        {"client": "1", "sums": "rounds",
+         **plain("ledger_mu ledger_epsilon mu measured_mu lower upper smallest_found"),
+         **plain("noise_scale noise_margin correlation correlation_margin auc"),
+         **plain("rates_inside rates")},
+        "audit of differential privacy", ("andrew2024one", "nasr2023tight"),
+        check=_check_canaries, needs=560),
+    row("disaggregation", DisaggregationConfig,
         "who was in each sum, from how often each took part",
-        {
-            "sums": "rounds",
-            "clients": "clients",
-            "rank": "1",
-            **dict.fromkeys(("explained", "shared", "columns_right"), "clients"),
-            "mean_error": "1",
-            "recovered": "clients",
-        },
-        "attack on sums",
-        ("lam2021gradient",),
-        check=_check_disaggregation,
-        needs=200,
-    ),
-)
+        {"sums": "rounds", "clients": "clients", "rank": "1",
+         **dict.fromkeys(("explained", "shared", "columns_right"), "clients"),
+         "mean_error": "1", "recovered": "clients"},
+        "attack on sums", ("lam2021gradient",), check=_check_disaggregation, needs=200),
+)  # fmt: skip
