@@ -44,9 +44,8 @@ class Demands:
         if self.privacy is not None:
             parts.append(f"weak T of {self.privacy} or more for any number of rounds")
         if self.hidden is not None:
-            parts.append(
-                f"every client hidden among {self.hidden:g} or more for any number of rounds"
-            )
+            words = f"every client hidden among {self.hidden:g} or more for any number of rounds"
+            parts.append(words)
         if self.cardinality is not None:
             parts.append(f"{self.cardinality:g} clients or more per round on average")
         return " and ".join(parts)
@@ -178,13 +177,8 @@ def remainder(setting: Setting, chosen: Option) -> list[str]:
 def instead(setting: Setting, options: Sequence[Option], chosen: Option) -> list[str]:
     """Say what the next stricter scheme costs, and what comes of none."""
     said = []
-    stricter = [
-        one
-        for one in options
-        if one.is_best
-        and one.hidden_worst > chosen.hidden_worst
-        and one.weak_lower >= chosen.weak_lower > 1
-    ]
+    stricter = [one for one in options if one.is_best and one.hidden_worst > chosen.hidden_worst
+                and one.weak_lower >= chosen.weak_lower > 1]  # fmt: skip
     if stricter:
         nearest = min(stricter, key=lambda one: one.hidden_worst)
         said.append(
@@ -331,9 +325,8 @@ class Advice:
         if found is not None and found.weak_lower is not None and found.hidden_worst is not None:
             both = found.weak_lower, found.weak_upper
             weak = str(both[0]) if both[0] == both[1] else f"{both[0]}-{both[1]}"
-            hidden = (
-                f"{hidden_words(found.hidden_worst)} / {hidden_words(found.hidden_median or 1)}"
-            )
+            both_hidden = found.hidden_worst, found.hidden_median or 1
+            hidden = " / ".join(map(hidden_words, both_hidden))
         if found is not None and found.update_hidden_worst is not None:
             update = hidden_words(found.update_hidden_worst)
         drifting = () if self.setting.memory is None else (update,)

@@ -15,49 +15,14 @@ from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax.selection import expected_cardinality as expected_size
 from mrsa_jax.selection.registry import BUILT_IN
 from mrsa_jax.study._build import build_online, expected_cardinality, guaranteed_privacy
-from mrsa_jax.study._config import (
-    PopulationConfig,
-    ProtocolConfig,
-    Scheme,
-    parse_scheme,
-    scheme_names,
-)
-from mrsa_jax.study.advice._played import Interval, Played, play
+from mrsa_jax.study._config import PopulationConfig, ProtocolConfig, Scheme
+from mrsa_jax.study.advice._played import Interval, Played, Setting, play
 from mrsa_watch._base.errors import ConfigurationError
 
 _MOST_TARGETS, _FEWEST_TARGETS = 7, 3
 _LARGEST_GRID = 8  # the size of whose sums is known exactly
 _LEAST_SUM = 0.02  # of the cohort, on average
 _LEAST_COHORT, _LEAST_CLIENTS = 0.75, 0.75  # of what was asked for, where T does not divide it
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """The clients that a scheme is chosen for.
-
-    Attributes:
-        num_clients: N.
-        cohort_size: K.
-        dropout_rates: Chances to be away when a round begins, spread evenly over the clients.
-        loss_rate: Chance of a client that takes part to be lost before its update is summed.
-        availability: Who is away when, as flags write it.
-        rounds: J, that are simulated.
-        trials: B; 0 for closed forms alone.
-        seed: Of everything random.
-        memory: Of updates that drift; None says nothing of them.
-        share: Of an update's variance that has it.
-    """
-
-    num_clients: int
-    cohort_size: int
-    dropout_rates: tuple[float, ...]
-    loss_rate: float
-    availability: str
-    rounds: int
-    trials: int
-    seed: int
-    memory: float | None = None
-    share: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,19 +49,19 @@ def candidates(setting: Setting, want: int | None, further: Iterable[str]) -> li
         further: Schemes that the user names.
     """
     n, k = setting.num_clients, setting.cohort_size
-    found = [Candidate(parse_scheme("uniform"), n, k)]
+    found = [Candidate(Scheme.parse("uniform"), n, k)]
     if len(set(setting.dropout_rates)) > 1:  # else it differs only in how evenly all take part
-        found.append(Candidate(parse_scheme("weighted"), n, k))
+        found.append(Candidate(Scheme.parse("weighted"), n, k))
     for t in _thinned(setting, targets(n, k, want), want):
         sizes = n - n % t, k - k % t
         plain = "partition" if t == sizes[1] else f"batch_partitioning:{t}"
-        found.append(Candidate(parse_scheme(plain), *sizes))
+        found.append(Candidate(Scheme.parse(plain), *sizes))
         if t**2 <= sizes[0] and (t <= _LARGEST_GRID or t == want):
-            found.append(Candidate(parse_scheme(f"crossing_partitions:{t}"), *sizes))
-    own = [name for name in scheme_names() if name not in BUILT_IN]
+            found.append(Candidate(Scheme.parse(f"crossing_partitions:{t}"), *sizes))
+    own = [name for name in Scheme.names() if name not in BUILT_IN]
     for text in [*further, *own]:
         try:
-            one = Candidate(parse_scheme(text), n, k)
+            one = Candidate(Scheme.parse(text), n, k)
             one.scheme.check(n, k)
         except ConfigurationError:
             if text in further:
@@ -137,12 +102,11 @@ def targets(num_clients: int, cohort_size: int, want: int | None = None) -> list
     common = math.gcd(n, k)
     found = {t for t in range(2, common + 1) if common % t == 0}
     if len(found) < _FEWEST_TARGETS:
-        found |= {t for t in range(2, k + 1) if _fits(n, k, t)}
+        found |= {
+            t for t in range(2, k + 1)
+            if k - k % t >= _LEAST_COHORT * k and n - n % t >= _LEAST_CLIENTS * n
+        }  # fmt: skip
     return sorted(found | ({want} if want is not None and 1 < want <= k else set()))
-
-
-def _fits(n: int, k: int, t: int) -> bool:
-    return k - k % t >= _LEAST_COHORT * k and n - n % t >= _LEAST_CLIENTS * n
 
 
 POLICIES: tuple[SplitPolicy, ...] = typing.get_args(SplitPolicy)
@@ -231,7 +195,14 @@ class Judge:
         whole = block if kept > 1 else 1
         rates = getattr(online.for_clients(one.num_clients), "dropout_rates", None)
         known = None if rates is None else np.broadcast_to(rates, (one.num_clients,))
-        mean, empty = _sizes(selector, known, k, block, policy, loss)
+        mean, _ = expected_cardinality(selector, known)
+        empty = np.nan  # of any number of clients that may be asked only the rounds tell
+        if k is not None:
+            size, empty = after_losses(k, block, policy, loss)
+            begins = mean / k
+            mean, empty = begins * size, 1.0 - begins * (1.0 - empty)
+        elif loss > 0:
+            mean = np.nan
         return Option(
             one.scheme.written, one.scheme.label, one.num_clients, k, block, policy, kept, whole,
             _hidden_for_ever(selector, whole) if kept > 1 else 1.0,
@@ -244,8 +215,7 @@ class Judge:
         selector, online = self.built(one)
         found = play(
             selector, online, option.policy, own.loss_rate if loss_rate is None else loss_rate,
-            option.block_size, rounds=own.rounds, trials=own.trials, seed=own.seed,
-            memory=own.memory, share=own.share,
+            option.block_size, own,
         )  # fmt: skip
         changes: dict[str, Any] = {"played": found}
         for name in ("cardinality", "skipped"):
@@ -259,23 +229,6 @@ def _block(selector: Any) -> int:
     """Return T of the blocks that are never parted; all clients where all are asked together."""
     is_everybody = cohort_size_of(selector) == selector.num_clients
     return int(selector.num_clients) if is_everybody else block_size_of(selector)
-
-
-def _sizes(
-    selector: Any,
-    rates: np.ndarray | None,
-    cohort_size: int | None,
-    block: int,
-    policy: SplitPolicy,
-    loss: float,
-) -> tuple[float, float]:
-    """Return the mean size of a round's sum and the chance of none, NaN where not known."""
-    mean, _ = expected_cardinality(selector, rates)
-    if cohort_size is None:  # any number may be asked: how often nobody, only its rounds say
-        return (mean if loss == 0 else np.nan), np.nan
-    size, empty = after_losses(cohort_size, block, policy, loss)
-    begins = mean / cohort_size
-    return begins * size, 1.0 - begins * (1.0 - empty)
 
 
 def after_losses(

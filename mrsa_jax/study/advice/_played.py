@@ -21,6 +21,35 @@ Interval = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
+class Setting:
+    """The clients that a scheme is chosen for.
+
+    Attributes:
+        num_clients: N.
+        cohort_size: K.
+        dropout_rates: Chances to be away when a round begins, spread evenly over the clients.
+        loss_rate: Chance of a client that takes part to be lost before its update is summed.
+        availability: Who is away when, as flags write it.
+        rounds: J, that are simulated.
+        trials: B; 0 for closed forms alone.
+        seed: Of everything random.
+        memory: Of updates that drift; None says nothing of them.
+        share: Of an update's variance that has it.
+    """
+
+    num_clients: int
+    cohort_size: int
+    dropout_rates: tuple[float, ...]
+    loss_rate: float
+    availability: str
+    rounds: int
+    trials: int
+    seed: int
+    memory: float | None = None
+    share: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Played:
     """A scheme after the simulated rounds; intervals are of the mean over trials, at 95 %.
 
@@ -67,12 +96,7 @@ def play(
     policy: SplitPolicy,
     loss_rate: float,
     block_size: int,
-    *,
-    rounds: int,
-    trials: int,
-    seed: int,
-    memory: float | None = None,
-    share: float = 1.0,
+    setting: Setting,
 ) -> Played:
     """Roll a scheme out and measure it.
 
@@ -82,26 +106,22 @@ def play(
         policy: What becomes of blocks that lose a member inside a round.
         loss_rate: Chance of a client that takes part to be lost before the sum.
         block_size: T of the blocks that the policy is about.
-        rounds: J.
-        trials: B >= 2.
-        seed: Of everything random.
-        memory: Of updates that drift; None says nothing of them.
-        share: Of an update's variance that has it.
+        setting: How many rounds and trials, of which seed, and how updates drift.
     """
     if loss_rate == 0:
-        rolled = selection.rollout_trials(seed, selector, online, rounds, trials)
-        history = learnt_sums(rolled)
+        sizes = setting.rounds, setting.trials
+        history = learnt_sums(selection.rollout_trials(setting.seed, selector, online, *sizes))
     else:
         # nobody is lost before the third step, and all of the lost in it
         lost = threshold(np.array([0.0, 0.0, loss_rate, loss_rate]))
         steps = availability.IndependentSteps(on_device(lost))
         history = np.asarray(
             selection.rollout_rounds(
-                seed, selector, online, steps, rounds,
-                policy=policy, blocks=block_size, num_trials=trials,
+                setting.seed, selector, online, steps, setting.rounds,
+                policy=policy, blocks=block_size, num_trials=setting.trials,
             ).participation
         )  # fmt: skip
-    return measure(history, block_size, memory, share)
+    return measure(history, block_size, setting.memory, setting.share)
 
 
 def measure(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,8 @@ from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
 from mrsa_watch._base.errors import require
 
-
-class _Case(NamedTuple):
-    """A history to recover, and the truth as far as it is known."""
-
-    label: str
-    view: CountView
-    truth: np.ndarray | None
-    updates: np.ndarray | None = None
+# a history to recover: its label, what is seen, who took part and their updates where known
+_Case = tuple[str, CountView, np.ndarray | None, np.ndarray | None]
 
 
 def run(config: DisaggregationConfig, report: AttackFindings, progress: Progress) -> None:
@@ -45,7 +39,7 @@ def run(config: DisaggregationConfig, report: AttackFindings, progress: Progress
 def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
     """Go through what is attacked: the user's files, or simulated rounds of each scheme."""
     if config.aggregates is not None:
-        yield _Case(config.aggregates.name, *_counted_files(config))
+        yield config.aggregates.name, *_counted_files(config), None
         return
     for label, history in config.histories(config.rounds):
         generator = np.random.default_rng([config.seed, 0xD15A])
@@ -55,7 +49,7 @@ def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
             fresh = generator.normal(size=sums.shape)
             sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
         view = _count_view(sums, history, _lengths(len(history), config.interval))
-        yield _Case(label, view, history, updates)
+        yield label, view, history, updates
 
 
 def _lengths(rounds: int, interval: int) -> np.ndarray:

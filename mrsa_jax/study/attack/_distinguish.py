@@ -34,8 +34,7 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
     report.title = "Distinguishing: was a client's update shifted? The best test, and the formula"
     for label, history in config.histories(config.warm_up + config.rounds):
         kept = history[config.warm_up :]
-        rule = "must leave a round with a sum"
-        require(bool(kept.any()), "rounds", rule, config.rounds)
+        require(bool(kept.any()), "rounds", "must leave a round with a sum", config.rounds)
         among = np.asarray(privacy.hidden_among(kept, noise=config.noise))
         chosen = {name: client_of(among, name) for name in config.clients}
         for kind in config.others:
@@ -46,17 +45,15 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
             if isinstance(play, _Trained):
                 report.sentences.append(f"{label}: {play.words()}")
             for done, (name, client) in enumerate(chosen.items()):
-                played = play(config, kept, client)
+                attack, scores = play(config, kept, client)
                 head = {"scheme": label, "others": kind, "whose": name}
-                sums = int(kept.any(axis=1).sum())
                 unchanged = privacy.distinguishability(kept, config.shift, noise=config.noise)
                 more = {
                     "client": client,
-                    "sums": sums,
+                    "sums": int(kept.any(axis=1).sum()),
                     "hidden_among": float(among[client]),
                     "formula_mu": float(unchanged.mu[client]),
                 }
-                attack, scores = played
                 score(config.false_positive_rates, report, head, more, attack.test(kept).mu, scores)
                 if is_drawn:
                     progress.update(done + 1, total)
@@ -98,31 +95,26 @@ def score(
         low, high = binomial_interval(hits, len(shifted))
         formula = float(_gaussian.true_positive_rate(mu, rate))
         inside += low <= formula <= high
-        report.scores.append(
-            head
-            | {
-                "mu": mu,
-                "fpr": rate,
-                "measured_fpr": float((without > threshold).mean()),
-                "tpr": hits / len(shifted),
-                "lower": low,
-                "upper": high,
-                "formula": formula,
-            }
-        )
+        measured = {
+            "mu": mu,
+            "fpr": rate,
+            "measured_fpr": float((without > threshold).mean()),
+            "tpr": hits / len(shifted),
+            "lower": low,
+            "upper": high,
+            "formula": formula,
+        }
+        report.scores.append(head | measured)
     ordered = np.sort(without)  # ties, of those who are exposed, count half
     below = sum(np.searchsorted(ordered, shifted, side).mean() for side in ("left", "right"))
-    report.summary.append(
-        head
-        | more
-        | {
-            "mu": mu,
-            "formula_auc": float(special.ndtr(mu / np.sqrt(2))),
-            "auc": float(below / 2 / len(without)),
-            "rates_inside": inside,
-            "rates": len(rates),
-        }
-    )
+    found = {
+        "mu": mu,
+        "formula_auc": float(special.ndtr(mu / np.sqrt(2))),
+        "auc": float(below / 2 / len(without)),
+        "rates_inside": inside,
+        "rates": len(rates),
+    }
+    report.summary.append(head | more | found)
 
 
 # --- trained rounds -----------------------------------------------------------------------------
@@ -273,9 +265,8 @@ def found_words(report: AttackFindings) -> list[str]:
             for row in report.scores
             if row["scheme"] == label and row["fpr"] == rate
         ]
-        words.append(
-            f"{label}: at {rate:.3g} false positives a shift is found in {', '.join(found)}."
-        )
+        at = f"{label}: at {rate:.3g} false positives"
+        words.append(f"{at} a shift is found in {', '.join(found)}.")
     return words
 
 

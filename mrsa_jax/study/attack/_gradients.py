@@ -58,11 +58,10 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
             view = UpdateView(model, start, shape, classes, on_device(update), count, known)
             progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
             found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
-            ordered = _score_images(
-                report, _label(config, name), found, images[:count], labels[:count]
-            )
+            label = _label(config, name)
+            ordered = _score_images(report, label, found, images[:count], labels[:count])
             report.arrays[name] = ordered
-            rows.append((_label(config, name), ordered))
+            rows.append((label, ordered))
             texts.append([f"{value:.1f} dB" for value in attacks.psnr(ordered, images[:count])])
     finally:  # once, and what an interruption leaves too
         if len(rows) > 1:
@@ -96,18 +95,17 @@ def _score_images(
         label=labels,
         label_seen=np.asarray(found.labels)[order],
     )
-    report.summary.append(
-        {
-            "seen": label,
-            "images": len(truth),
-            "psnr_db": float(quality.mean()),
-            "best_psnr_db": float(quality.max()),
-            "ssim": float(likeness.mean()),
-            "mse": float(error.mean()),
-            "distance": float(found.distance[int(found.best)]),
-            "restarts": len(found.distance),
-        }
-    )
+    row = {
+        "seen": label,
+        "images": len(truth),
+        "psnr_db": float(quality.mean()),
+        "best_psnr_db": float(quality.max()),
+        "ssim": float(likeness.mean()),
+        "mse": float(error.mean()),
+        "distance": float(found.distance[int(found.best)]),
+        "restarts": len(found.distance),
+    }
+    report.summary.append(row)
     return images
 
 

@@ -51,8 +51,7 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
             found.append(own.scores - own.threshold)
             progress.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
         _score_members(config, report, attack.method, np.stack(found))
-    chance = "At chance: accuracy and AUC 0.5, true positives as many as false ones."
-    report.sentences.append(chance)
+    report.sentences += ["At chance: accuracy and AUC 0.5, true positives as many as false ones."]
 
 
 def _pool(config: MembershipConfig) -> data.ClientData:
@@ -77,11 +76,8 @@ def _seen_models(config: MembershipConfig, start: np.ndarray, updates: np.ndarra
     for target in range(config.num_targets):
         company = [(target + i) % len(updates) for i in range(config.num_summed)]
         wire = _run.through_wire(fold(key, target), updates[company])
-        of = {
-            "plain": updates[target],
-            "padded": attacks.read_models(wire.padded)[0],
-            "sum": wire.mean,
-        }
+        padded = attacks.read_models(wire.padded)[0]
+        of = {"plain": updates[target], "padded": padded, "sum": wire.mean}
         models.append([start + of[name] for name in config.seen])
     return np.asarray(models, np.float32)
 
@@ -135,30 +131,21 @@ def _score_members(
         )
         label = f"sum of {config.num_summed}" if name == "sum" else name
         width = 1.96 * float(np.sqrt(judged.accuracy * (1 - judged.accuracy) / own.size))
-        report.summary.append(
-            {
-                "method": method,
-                "seen": label,
-                "accuracy": judged.accuracy,
-                "plus_minus": width,
-                "precision": judged.precision,
-                "recall": judged.recall,
-                "auc": judged.auc,
-                "tpr_at_0.1%": judged.true_positive_rates[0],
-                "tpr_at_1%": judged.true_positive_rates[1],
-            }
-        )
+        head = {"method": method, "seen": label}
+        row = {
+            "accuracy": judged.accuracy,
+            "plus_minus": width,
+            "precision": judged.precision,
+            "recall": judged.recall,
+            "auc": judged.auc,
+            "tpr_at_0.1%": judged.true_positive_rates[0],
+            "tpr_at_1%": judged.true_positive_rates[1],
+        }
+        report.summary.append(head | row)
         for target in range(len(own)):
             single = attacks.membership_score(own[target], is_member[: 2 * size], threshold=0.0)
-            report.scores.append(
-                {
-                    "method": method,
-                    "seen": label,
-                    "target": target,
-                    "accuracy": single.accuracy,
-                    "auc": single.auc,
-                }
-            )
+            own_row = {"target": target, "accuracy": single.accuracy, "auc": single.auc}
+            report.scores.append(head | own_row)
 
 
 # --- memory -------------------------------------------------------------------------------------

@@ -47,9 +47,8 @@ def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress
     try:
         for done, name in enumerate(config.seen):
             if name == "aggregate" and wire.status != Status.OK:
-                report.sentences.append(
-                    f"The round failed ({wire.status.name}): no mean was learnt."
-                )
+                words = f"The round failed ({wire.status.name}): no mean was learnt."
+                report.sentences.append(words)
                 continue
             view = attacks.views.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
             found = attack.run(None, view)
@@ -72,8 +71,7 @@ def run(config: ModelInversionConfig, report: AttackFindings, progress: Progress
 
 def _class_means(dataset: data.Dataset) -> tuple[np.ndarray, Sequence[int]]:
     """Return the mean image of each class, and the classes that are drawn."""
-    labels = np.asarray(dataset.train_labels)
-    images = np.asarray(dataset.train_inputs)
+    labels, images = np.asarray(dataset.train_labels), np.asarray(dataset.train_inputs)
     counts = np.bincount(labels, minlength=dataset.num_classes)
     rule = "must have samples of each of its classes"
     require(bool((counts > 0).all()), "dataset", rule, np.flatnonzero(counts == 0).tolist())
@@ -90,16 +88,15 @@ def _score_classes(report: AttackFindings, name: str, found: Any, means: np.ndar
         likeness[c] = np.corrcoef(flat[c], real[c])[0, 1]
     numbers = {"class": np.arange(len(means)), "confidence": found.confidence}
     report.scores += rows_of(seen=name, **numbers, likeness=likeness, identified=own)
-    report.summary.append(
-        {
-            "seen": name,
-            "classes": len(means),
-            "identified": int(own.sum()),
-            "by_chance": 1.0,
-            "confidence": float(found.confidence.mean()),
-            "likeness": float(np.nanmean(likeness)) if np.isfinite(likeness).any() else None,
-        }
-    )
+    row = {
+        "seen": name,
+        "classes": len(means),
+        "identified": int(own.sum()),
+        "by_chance": 1.0,
+        "confidence": float(found.confidence.mean()),
+        "likeness": float(np.nanmean(likeness)) if np.isfinite(likeness).any() else None,
+    }
+    report.summary.append(row)
 
 
 # --- memory -------------------------------------------------------------------------------------

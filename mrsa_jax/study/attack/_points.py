@@ -20,14 +20,8 @@ from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import Machine, Variable
 
 _LABEL_LENGTH = 48
-_LABELS = (
-    "scheme",
-    "updates",
-    "whose",
-    "method",
-    "seen",
-    "pads",
-)  # columns of a summary that name a row
+# columns of a summary that name a row
+_LABELS = ("scheme", "updates", "whose", "method", "seen", "pads")
 
 
 def _num_rows(config: Any) -> int:

@@ -175,14 +175,8 @@ RATES = {
     "too_few": "fewer than two inputs",
 }
 _ENDS = {"rate": "Share", "lower": "Lower end", "upper": "Upper end"}
-BOUNDS = (
-    "unreliable_theorem_5",
-    "unreliable_union",
-    "unreliable_first_moment",
-    "not_private_theorem_6",
-    "disconnected_exact",
-    "unmaskable_union",
-)
+BOUNDS = ("unreliable_theorem_5", "unreliable_union", "unreliable_first_moment",
+          "not_private_theorem_6", "disconnected_exact", "unmaskable_union")  # fmt: skip
 
 
 def run_failures(config: SecaggConfig, progress: Progress) -> Findings:

@@ -62,10 +62,8 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
     adjacency, survivors = setting.adjacency(), setting.survivors()
     at_risk = _check_risk(setting, adjacency)
     fidelity = config.fidelity or "array"
-    if fidelity == "sets":
-        outcome = _sets(setting, adjacency, survivors)
-    else:
-        outcome = _summed(setting, adjacency, survivors, progress)
+    outcome = (_sets(setting, adjacency, survivors) if fidelity == "sets"
+               else _summed(setting, adjacency, survivors, progress))  # fmt: skip
     content = _content(setting, fidelity, adjacency, outcome, at_risk)
     bits, rest = setting.modulus.bit_length() - 1, setting.modulus & (setting.modulus - 1)
     ring = str(setting.modulus) if rest else f"2**{bits}"
@@ -110,16 +108,8 @@ def _summed(
     if result.status == Status.OK:
         plain = inputs[alive[3]].sum(axis=0, dtype=np.uint64) % np.uint64(setting.modulus)
         is_right = bool(np.array_equal(result.total, plain))
-    return _Round(
-        alive,
-        result.status,
-        result.learned,
-        result.is_reliable,
-        result.is_private,
-        result.steps,
-        is_right,
-        is_first,
-    )
+    known = result.status, result.learned, result.is_reliable, result.is_private, result.steps
+    return _Round(alive, *known, is_right, is_first)
 
 
 def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Round:
@@ -183,15 +173,8 @@ def _content(
 
 def _step(report: secagg.StepReport) -> dict[str, Any]:
     sent = report.bytes_up + report.bytes_down
-    return {
-        "name": report.name,
-        "num_clients": report.num_clients,
-        "client_seconds": as_json(report.client_seconds),
-        "server_seconds": as_json(report.server_seconds),
-        "bytes_up": report.bytes_up,
-        "bytes_down": report.bytes_down,
-        "mean_bytes_of_a_client": sent / report.num_clients if report.num_clients else 0.0,
-    }
+    mean = sent / report.num_clients if report.num_clients else 0.0
+    return as_json(report) | {"mean_bytes_of_a_client": mean}
 
 
 def _all_bytes(costs: secagg.RoundCosts) -> int:

@@ -18,7 +18,7 @@ from mrsa_jax.study import AdviseConfig, validate
 from mrsa_jax.study.advice import Demands, Option, _played
 from mrsa_jax.study.advice._advice import choose, mark_best
 from mrsa_jax.study.advice._options import POLICIES, after_losses, targets
-from mrsa_jax.study.advice._played import measure, play
+from mrsa_jax.study.advice._played import Setting, measure, play
 
 FAST: dict[str, Any] = {"rounds": 20, "trials": 2}
 
@@ -112,7 +112,8 @@ def test_simulated_sizes_are_the_exact_ones() -> None:
     online = availability.independent(0.1)
     selector = selection.batch_partitioning(6, 4, 2)
     begins = selection.expected_cardinality(6, 4, 2, 0.1) / 4
-    found = play(selector, online, "drop_block", 0.2, 2, rounds=200, trials=4, seed=3)
+    setting = Setting(6, 4, (0.1,), 0.2, "independent", rounds=200, trials=4, seed=3)
+    found = play(selector, online, "drop_block", 0.2, 2, setting)
     mean, empty = after_losses(4, 2, "drop_block", 0.2)
     assert abs(found.cardinality - begins * mean) < 6 * 2 / math.sqrt(4 * 200)
     assert abs(found.skipped - (1 - begins * (1 - empty))) < 6 * 0.5 / math.sqrt(4 * 200)
