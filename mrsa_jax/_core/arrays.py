@@ -111,9 +111,7 @@ def host_array(values: Any, argument: str) -> np.ndarray:
         is_traced = True
     except (TypeError, ValueError, OverflowError):
         pass
-    rule = "must hold real numbers or bools, all rows of one length"
-    if is_traced:
-        rule = KNOWN
+    rule = KNOWN if is_traced else "must hold real numbers or bools, all rows of one length"
     raise ConfigurationError(f"`{argument}` {rule}; got {shortened(values)}")
 
 
@@ -346,9 +344,7 @@ def _quick_options() -> dict[str, Any]:
     return found
 
 
-def needs_values(
-    function: Callable[_Arguments, _Result],
-) -> Callable[_Arguments, _Result]:
+def needs_values(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Make a function refuse traced arguments.
 
     With values it runs as it does outside, even where it is called while a caller's function is

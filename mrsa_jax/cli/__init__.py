@@ -62,8 +62,7 @@ class _Reproduce:
 
 
 def _run_reproduce(config: Any) -> int:
-    _, run = from_papers(_OF_PAPERS)
-    status: int = run(config)
+    status: int = from_papers(_OF_PAPERS)[1](config)
     return status
 
 
@@ -127,7 +126,9 @@ def _run(words: list[str]) -> int:
     config: Any = None
     try:
         config = _parse(words)
-        return _command_of(config).run(config)
+        found = (known for known in _COMMANDS.values() if isinstance(config, known.config))
+        # the settings of `reproduce` are of another project
+        return next(found, _COMMANDS["reproduce"]).run(config)
     except (MrsaError, OSError) as error:
         _say_error(_by_flags(str(error), config))
         return 2 if isinstance(error, _MISUSE) else 1
@@ -182,11 +183,6 @@ def _left_behind(config: Any) -> str:
     return "nothing half-written was left behind"
 
 
-def _command_of(config: Any) -> _Command:
-    found = (known for known in _COMMANDS.values() if isinstance(config, known.config))
-    return next(found, _COMMANDS["reproduce"])  # whose settings are of another project
-
-
 def _parse(words: list[str]) -> Any:
     if words in (["--version"], ["-V"]):
         from mrsa_jax._version import __version__
@@ -215,10 +211,12 @@ def _parse(words: list[str]) -> Any:
     elif chosen is not None and path is not None:
         settings[words[0]] = load_config(type(settings[words[0]]), path)
     words = _with_new_flags(words, settings)
-    parser: Any = tyro.conf.OmitArgPrefixes[_union(settings, words[:1])]  # type: ignore[misc]
-    has_frames = (
-        getattr(sys.stdout, "encoding", "") == "utf-8"
-    )  # as tyro asks; by them flags are found in its text
+    union = union_of(
+        (name, type(own), words[:1] == [name], {"default": own}) for name, own in settings.items()
+    )
+    parser: Any = tyro.conf.OmitArgPrefixes[union]  # type: ignore[misc]
+    # as tyro asks; by frames flags are found in its text
+    has_frames = getattr(sys.stdout, "encoding", "") == "utf-8"
     few = chosen.few.split() if chosen and has_frames and {"-h", "--help"} & {*words} else []
     words = ["--help" if word == "--help-all" else word for word in words]
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -317,12 +315,6 @@ def _with_new_flags(words: list[str], settings: dict[str, Any]) -> list[str]:
         is_old = flag.startswith("--") and name in new
         found.append(f"--{new[name].replace('_', '-')}{equals}{value}" if is_old else word)
     return found
-
-
-def _union(settings: dict[str, Any], chosen: list[str]) -> Any:
-    return union_of(
-        (name, type(own), chosen == [name], {"default": own}) for name, own in settings.items()
-    )
 
 
 def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[str]]:

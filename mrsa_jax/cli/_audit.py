@@ -40,9 +40,8 @@ def run_audit(config: AuditConfig) -> int:
             f"python mrsa_check.py {config.certificate} {config.file}\n"
         )
     if out and not config.json:
-        sys.stdout.write(
-            f"\nWritten to {config.out}; mrsa-jax report {config.out} makes a page of it\n"
-        )
+        page = f"mrsa-jax report {config.out} makes a page of it"
+        sys.stdout.write(f"\nWritten to {config.out}; {page}\n")
     if not found.is_complete:
         return INTERRUPTED
     return 0 if all(gate.passed for gate in found.gates) else BELOW_TARGET
@@ -53,11 +52,8 @@ def _print(found: Any) -> None:
     console = print_table(headings, found.summary, title=found.title, left=(0, 1, 2))
     print_sentences(console, found.sentences)
     if found.audit.recipe is not None:
-        console.print(
-            "Exact where a client's update stays the same over the rounds; otherwise the recipe "
-            "gives it up to the change.",
-            style="dim",
-        )
+        words = "Exact where a client's update stays the same over the rounds; otherwise the "
+        console.print(f"{words}recipe gives it up to the change.", style="dim")
     for gate in found.gates:
         verdict = "[green]PASSED[/]" if gate.passed else "[bold red]FAILED[/]"
         console.print(f"\n{verdict}: {escape(gate.reason)}", highlight=False)
@@ -156,7 +152,9 @@ class WatchConfig:
 def run_watch(config: WatchConfig) -> int:
     """Follow the log and return the exit status: 0, or 3 where a bar does not hold."""
     _check(config)
-    updates = _updates(config)
+    from mrsa_watch._updates import checked_updates  # with NumPy, which `--help` does without
+
+    updates = checked_updates(config.memory, config.share)
     use_compile_cache()
     use_cores(1)
     if not config.file.exists():
@@ -193,12 +191,6 @@ def _check(config: WatchConfig) -> None:
     rule = f"must be a participation log that is there{more}"
     require(may_come or config.file.exists(), "file", rule, str(config.file))
     check_ranges(config)
-
-
-def _updates(config: WatchConfig) -> Any:
-    from mrsa_watch._updates import checked_updates  # with NumPy, which `--help` does without
-
-    return checked_updates(config.memory, config.share)
 
 
 def _warn(text: str) -> None:

@@ -193,11 +193,8 @@ def _show_cases(config: BenchConfig, sizes: dict[str, tuple[str, ...]]) -> int:
     from mrsa_jax._core.memory import bytes_in_words
     from mrsa_jax.bench import own_cases
 
-    rows = [
-        (topic, case.name, case.memory)
-        for topic, cases in own_cases(config.topics, sizes).items()
-        for case in cases
-    ]
+    found = own_cases(config.topics, sizes).items()
+    rows = [(topic, case.name, case.memory) for topic, cases in found for case in cases]
     if config.json:
         names = ("topic", "case", "memory_bytes")
         print_json({"cases": [dict(zip(names, row, strict=True)) for row in rows]})

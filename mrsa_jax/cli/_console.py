@@ -376,11 +376,7 @@ def print_sentences(console: Any, sentences: Sequence[str], before: str = "") ->
 
 
 def print_table(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    *,
-    width: int = 120,
-    **look: Any,
+    headings: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int = 120, **look: Any
 ) -> Any:
     """Print rows of text, and return the console for what is said below.
 

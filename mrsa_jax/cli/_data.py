@@ -57,15 +57,11 @@ def _list(config: DataConfig) -> int:
         print_json({"cache": str(cache_directory()), "sets": sets})
         return 0
     rows = [
-        (
-            status.name,
-            coloured(status.state, "green" if status.is_here else "yellow"),
-            status.content,
-            "" if status.num_bytes is None else _megabytes(status.num_bytes),
-            (status.where or "") if status.is_here else status.how,
-        )
-        for status in found
-    ]
+        (one.name, coloured(one.state, "green" if one.is_here else "yellow"), one.content,
+         "" if one.num_bytes is None else _megabytes(one.num_bytes),
+         (one.where or "") if one.is_here else one.how)
+        for one in found
+    ]  # fmt: skip
     headings = ("Set", "State", "Holds", "Size", "Where, or how to get it")
     console = print_table(headings, rows, left=(0, 1, 2, 4), width=150)
     console.print(f"Cache: {cache_directory()}", style="dim", highlight=False, markup=False)
@@ -91,17 +87,16 @@ def _prepare(config: DataConfig) -> int:
     train, test = len(dataset.train_labels), len(dataset.test_labels)
     shape, classes = dataset.input_shape, dataset.num_classes
     if config.json:
-        print_json(
-            {
-                "name": dataset.name,
-                "version": plan.version,
-                "directory": str(plan.directory),
-                "train": train,
-                "test": test,
-                "input_shape": list(shape),
-                "num_classes": classes,
-            }
-        )
+        told = {
+            "name": dataset.name,
+            "version": plan.version,
+            "directory": str(plan.directory),
+            "train": train,
+            "test": test,
+            "input_shape": list(shape),
+            "num_classes": classes,
+        }
+        print_json(told)
     else:
         sys.stdout.write(
             f"{dataset.name}: {train:,} training and {test:,} test images of "

@@ -103,9 +103,8 @@ def sparkline(values: list[float], most: float) -> str:
         '█▃▁ '
     """
     step = (len(_LEVELS) - 1) / max(most - 1, 1e-9)
-    return "".join(
-        _LEVELS[round((min(value, most) - 1) * step)] if value >= 1 else " " for value in values
-    )
+    return "".join(_LEVELS[round((min(own, most) - 1) * step)] if own >= 1 else " "
+                   for own in values)  # fmt: skip
 
 
 def _print(config: _Config, saved: Any) -> None:

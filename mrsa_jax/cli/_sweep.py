@@ -103,10 +103,7 @@ def run_sweep_command(command: SweepCommand) -> int:
     sweep = sweeps.load_sweep(first)
     overwrites = command.overwrite or sweep.overwrite
     sweep = dataclasses.replace(
-        sweep,
-        out=command.out or sweep.out,
-        overwrite=overwrites,
-        reuse=command.reuse,
+        sweep, out=command.out or sweep.out, overwrite=overwrites, reuse=command.reuse
     )
     _check(command)
     use_compile_cache()
@@ -133,7 +130,7 @@ def run_sweep_command(command: SweepCommand) -> int:
             workers, scheduler = command.workers, command.scheduler
             results = sweeps.run_on_workers(plan, bars, workers=workers, scheduler=scheduler)
     if results is not None:  # of several hosts, the first has them
-        _show_results(plan, command, results, time.perf_counter() - start)
+        _show_results(command, results, sweep.out, time.perf_counter() - start)
     return 0
 
 
@@ -148,12 +145,7 @@ def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int
 
     with Bars(device=False) as bars:
         results = merge(folders, command.out or "", progress=bars)
-    done, cells = int(results["done"].sum()), results["done"].size
-    if command.json:
-        print_json({"out": str(command.out), "done": done, "cells": cells})
-    else:
-        words = f"{done} of {cells} cells are done; mrsa-jax report {command.out} shows them"
-        print_words(output_console(), words)
+    _show_results(command, results, command.out)
     return 0
 
 
@@ -220,10 +212,14 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _show_results(plan: Plan, command: SweepCommand, results: Any, seconds: float) -> None:
-    out, cells, done = plan.sweep.out, plan.sweep.size, int(results["done"].values.sum())
+def _show_results(
+    command: SweepCommand, results: Any, out: Any, seconds: float | None = None
+) -> None:
+    done, cells = int(results["done"].values.sum()), results["done"].size
     if command.json:
-        print_json({"out": str(out), "done": done, "cells": cells, "seconds": seconds})
+        own = {} if seconds is None else {"seconds": seconds}
+        print_json({"out": str(out), "done": done, "cells": cells} | own)
         return
-    words = f"{done} of {cells} cells are done, {seconds:.0f} s; mrsa-jax report {out} shows them"
+    took = "" if seconds is None else f", {seconds:.0f} s"
+    words = f"{done} of {cells} cells are done{took}; mrsa-jax report {out} shows them"
     print_words(output_console(), words)

@@ -7,16 +7,9 @@ import os
 import pathlib
 from typing import Literal
 
+from mrsa_jax.data import _sources
 from mrsa_jax.data._cache import cached_paths
 from mrsa_jax.data._olivetti import olivetti_file
-from mrsa_jax.data._sources import (
-    FASHION_DIRECTORY,
-    PACKAGED,
-    PREPARED,
-    packaged,
-    prepared_folder,
-    tfds_directory,
-)
 
 State = Literal["installed", "prepared", "cached", "missing", "name a directory"]
 
@@ -74,29 +67,26 @@ def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceSt
         >>> [status.name for status in mj.data.available()] == list(mj.data.SOURCES)
         True
     """
+    own = {name: f"load({name!r}, directory=DIR)" for name in ("idx", "cifar")}
     return (
-        *(_here(name, "installed", packaged(name)) for name in PACKAGED),
-        *(_prepared(name, directory) for name in PREPARED),
-        *(
-            SourceStatus(
-                name, "name a directory", _CONTENT[name], how=f"load({name!r}, directory=DIR)"
-            )
-            for name in ("idx", "cifar")
-        ),
+        *(_here(name, "installed", _sources.packaged(name)) for name in _sources.PACKAGED),
+        *(_prepared(name, directory) for name in _sources.PREPARED),
+        *(SourceStatus(name, "name a directory", _CONTENT[name], how=how)
+          for name, how in own.items()),
         _olivetti(),
-    )
+    )  # fmt: skip
 
 
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:
-    folder = prepared_folder(name, directory)
+    folder = _sources.prepared_folder(name, directory)
     if folder is not None:
         return _here(name, "prepared", folder)
     if directory is None:
         for path in cached_paths(f"tfds-{name}"):
             return _here(name, "cached", path)
-        if name == "fashion_mnist" and FASHION_DIRECTORY.is_dir():
-            return _here(name, "installed", FASHION_DIRECTORY)
-    where = str(tfds_directory(directory) / name)
+        if name == "fashion_mnist" and _sources.FASHION_DIRECTORY.is_dir():
+            return _here(name, "installed", _sources.FASHION_DIRECTORY)
+    where = str(_sources.tfds_directory(directory) / name)
     how = f"mrsa-jax data prepare {name}"
     return SourceStatus(name, "missing", _CONTENT[name], where, how=how)
 

@@ -44,10 +44,7 @@ def cache_directory() -> pathlib.Path:
 
 
 def cached(
-    name: str,
-    source: pathlib.Path,
-    files: Iterable[pathlib.Path],
-    read: Callable[[], Arrays],
+    name: str, source: pathlib.Path, files: Iterable[pathlib.Path], read: Callable[[], Arrays]
 ) -> Arrays:
     """Return the arrays that `read` makes of a source's files, from the cache where it has them.
 

@@ -65,23 +65,16 @@ def check_dataset(dataset: Dataset) -> None:
         inputs, labels = getattr(dataset, f"{part}_inputs"), getattr(dataset, f"{part}_labels")
         _check_images(f"{part}_inputs", inputs)
         check_labels(f"{part}_labels", labels, len(inputs), int(classes))
-    require(
-        dataset.train_inputs.shape[1:] == dataset.test_inputs.shape[1:],
-        "test_inputs",
-        "must be images of the shape of `train_inputs`",
-        dataset.test_inputs.shape[1:],
-        dataset.train_inputs.shape[1:],
-    )
+    train, test = dataset.train_inputs.shape[1:], dataset.test_inputs.shape[1:]
+    rule = "must be images of the shape of `train_inputs`"
+    require(train == test, "test_inputs", rule, test, train)
 
 
 def check_labels(name: str, labels: np.ndarray, num_samples: int, num_classes: int) -> None:
     """Raise unless there is one integer label in [0, num_classes) for each sample."""
-    require(
-        labels.shape == (num_samples,) and np.issubdtype(labels.dtype, np.integer),
-        name,
-        f"must be one integer for each of {num_samples} samples",
-        f"{labels.dtype} {labels.shape}",
-    )
+    fits = labels.shape == (num_samples,) and np.issubdtype(labels.dtype, np.integer)
+    rule = f"must be one integer for each of {num_samples} samples"
+    require(fits, name, rule, f"{labels.dtype} {labels.shape}")
     is_outside = (labels < 0) | (labels >= num_classes)
     if is_outside.any():
         first = int(np.argmax(is_outside))
@@ -90,12 +83,9 @@ def check_labels(name: str, labels: np.ndarray, num_samples: int, num_classes: i
 
 
 def _check_images(name: str, inputs: np.ndarray) -> None:
-    require(
-        inputs.dtype == np.float32 and inputs.ndim == 4 and min(inputs.shape[1:], default=0) > 0,
-        name,
-        "must be float32 images [samples, height, width, channels]",
-        f"{inputs.dtype} {inputs.shape}",
-    )
+    fits = inputs.dtype == np.float32 and inputs.ndim == 4 and min(inputs.shape[1:], default=0) > 0
+    rule = "must be float32 images [samples, height, width, channels]"
+    require(fits, name, rule, f"{inputs.dtype} {inputs.shape}")
     # finite float32 values cannot sum to infinity in float64: one pass and no array of booleans
     with np.errstate(invalid="ignore"):  # infinities of both signs
         total = float(inputs.sum(dtype=np.float64))
@@ -166,19 +156,12 @@ def check_client_data(clients: ClientData) -> ClientData:
     rule = f"must be finite, one for each of {num_samples} samples"
     is_sound = len(labels) == num_samples and bool(np.isfinite(labels).all())
     require(is_sound, "labels", rule, f"{labels.dtype} {labels.shape}")
-    require(
-        indices.ndim == 2 and len(indices) > 0 and np.issubdtype(indices.dtype, np.integer),
-        "indices",
-        "must be integers [clients, samples] of at least one client",
-        f"{indices.dtype} {indices.shape}",
-    )
-    require(
-        sizes.shape == indices.shape[:1] and np.issubdtype(sizes.dtype, np.integer),
-        "sizes",
-        "must be one integer for each client",
-        f"{sizes.dtype} {sizes.shape}",
-        f"{len(indices)} clients",
-    )
+    fits = indices.ndim == 2 and len(indices) > 0 and np.issubdtype(indices.dtype, np.integer)
+    rule = "must be integers [clients, samples] of at least one client"
+    require(fits, "indices", rule, f"{indices.dtype} {indices.shape}")
+    fits = sizes.shape == indices.shape[:1] and np.issubdtype(sizes.dtype, np.integer)
+    rule, count = "must be one integer for each client", f"{len(indices)} clients"
+    require(fits, "sizes", rule, f"{sizes.dtype} {sizes.shape}", count)
     is_wrong = (sizes < 0) | (sizes > indices.shape[1])
     rule = f"must lie in [0, {indices.shape[1]}], the width of `indices`"
     require(not is_wrong.any(), "sizes", rule, sizes[is_wrong][:4].tolist())
@@ -210,8 +193,7 @@ def class_counts(client_data: ClientData) -> Int[np.ndarray, "clients classes"]:
 
 @needs_values
 def label_dropout_rates(
-    client_data: ClientData,
-    rates: Sequence[Any] | np.ndarray = (0.1, 0.2, 0.3, 0.4, 0.5),
+    client_data: ClientData, rates: Sequence[Any] | np.ndarray = (0.1, 0.2, 0.3, 0.4, 0.5)
 ) -> Float32[np.ndarray, " clients"]:
     """Give each client a chance to be offline that follows its most frequent label.
 

@@ -74,13 +74,17 @@ def find_cifar(directory: pathlib.Path) -> tuple[CifarFormat, pathlib.Path, list
                 found.append((kind, folder, paths))
             elif len(absent) < len(paths):
                 missing += [f"{folder / name} is missing" for name in absent]
-    names = " and ".join(kind.name for kind, _, _ in found)
-    require(len(found) <= 1, "directory", "must hold one CIFAR set, not both", f"{names} there")
+    there = " and ".join(kind.name for kind, _, _ in found)
+    require(len(found) <= 1, "directory", "must hold one CIFAR set, not both", f"{there} there")
     if found:
         return found[0]
-    raise DataNotFoundError(
-        f"no CIFAR data set in {directory}: {'; '.join(missing) or _looked_for()}{_hint(directory)}"
-    )
+    names = ("data_batch_1", "train", "cifar-10-batches-py", "cifar-100-python")
+    hint = ""
+    if any((directory / name).exists() for name in names):
+        hint = "; these look like the Python version's files: the binary version is needed"
+    sets = (f"{', '.join((*kind.train, kind.test))} ({kind.name})" for kind in _FORMATS)
+    what = "; ".join(missing) or f"looked for {', or '.join(sets)}"
+    raise DataNotFoundError(f"no CIFAR data set in {directory}: {what}{hint}")
 
 
 def read_cifar(kind: CifarFormat, paths: list[pathlib.Path]) -> dict[str, np.ndarray]:
@@ -113,18 +117,6 @@ def _read_file(kind: CifarFormat, path: pathlib.Path) -> tuple[np.ndarray, np.nd
         require(largest < num_classes, str(path), rule, largest)
     planes = records[:, num_labels:].reshape(-1, 3, _SIDE, _SIDE)
     return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, num_labels - 1].copy()
-
-
-def _looked_for() -> str:
-    sets = (f"{', '.join((*kind.train, kind.test))} ({kind.name})" for kind in _FORMATS)
-    return f"looked for {', or '.join(sets)}"
-
-
-def _hint(directory: pathlib.Path) -> str:
-    names = ("data_batch_1", "train", "cifar-10-batches-py", "cifar-100-python")
-    if any((directory / name).exists() for name in names):
-        return "; these look like the Python version's files: the binary version is needed"
-    return ""
 
 
 # ---- Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.

@@ -26,11 +26,7 @@ PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
 _MAX_PADDING = 1024
 
 
-def normalise(
-    dataset: Dataset,
-    mean: PerChannel = None,
-    std: PerChannel = None,
-) -> Dataset:
+def normalise(dataset: Dataset, mean: PerChannel = None, std: PerChannel = None) -> Dataset:
     """Shift and scale each channel: (inputs - mean) / std.
 
     Args:

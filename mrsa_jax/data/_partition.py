@@ -91,13 +91,8 @@ def shards(
     num_samples = len(dataset.train_labels)
     check_count(shards_per_client, "shards_per_client")
     num_shards = num_clients * shards_per_client
-    require(
-        num_shards <= num_samples,
-        "shards_per_client",
-        "must leave at least one sample for each shard",
-        f"{num_shards} shards",
-        f"{num_samples} samples",
-    )
+    rule, sizes = "must leave at least one sample for each shard", f"{num_samples} samples"
+    require(num_shards <= num_samples, "shards_per_client", rule, f"{num_shards} shards", sizes)
     by_label = _by_label(dataset, generator.permutation(num_samples))
     if single_label:
         pieces = _single_label_shards(by_label, dataset.train_labels[by_label], num_shards)
@@ -155,13 +150,9 @@ def shards_with_shared(
     generator = partition_generator(seed, dataset, num_clients)
     num_samples = len(dataset.train_labels)
     check_count(shared_size, "shared_size", "must be 0 or positive", 0)
-    require(
-        int(shared_size) + int(num_clients) <= num_samples,
-        "shared_size",
-        "must leave at least one sample for each client",
-        shared_size,
-        f"{num_samples} samples of {num_clients} clients",
-    )
+    fits = int(shared_size) + int(num_clients) <= num_samples
+    rule, sizes = "must leave at least one sample for each client", f"{num_samples} samples"
+    require(fits, "shared_size", rule, shared_size, f"{sizes} of {num_clients} clients")
     order = generator.permutation(num_samples)
     is_shared = np.zeros(num_samples, bool)
     if balanced:
@@ -182,13 +173,9 @@ def _quotas(dataset: Dataset, shared_size: int) -> np.ndarray:
     quotas[: shared_size % dataset.num_classes] += 1
     counts = np.bincount(dataset.train_labels, minlength=dataset.num_classes)
     short = np.flatnonzero(counts < quotas)
-    require(
-        len(short) == 0,
-        "shared_size",
-        "must not take more of a class than it has, or come with balanced=False",
-        shared_size,
-        f"{counts[short[:1]].sum()} samples of label {short[:1].sum()}",
-    )
+    rule = "must not take more of a class than it has, or come with balanced=False"
+    first = f"{counts[short[:1]].sum()} samples of label {short[:1].sum()}"
+    require(len(short) == 0, "shared_size", rule, shared_size, first)
     return quotas
 
 
@@ -197,13 +184,9 @@ def _single_label_shards(
 ) -> list[np.ndarray]:
     """Cut each class by itself, into shards in proportion to its size (at least one each)."""
     _, starts, counts = np.unique(sorted_labels, return_index=True, return_counts=True)
-    require(
-        num_shards >= len(counts),
-        "single_label",
-        "must be used together with at least one shard for each class",
-        f"{num_shards} shards",
-        f"{len(counts)} classes",
-    )
+    rule = "must be used together with at least one shard for each class"
+    sizes = f"{num_shards} shards", f"{len(counts)} classes"
+    require(num_shards >= len(counts), "single_label", rule, *sizes)
     allotted = np.ones(len(counts), np.int64)
     for _ in range(num_shards - len(counts)):  # the next shard goes where shards are largest
         allotted[np.argmax(counts / allotted)] += 1
@@ -217,13 +200,8 @@ def partition_generator(seed: Any, dataset: Dataset, num_clients: Any) -> np.ran
     """Return what deals; raise unless the data set is valid and has a sample for each client."""
     check_dataset(dataset)
     check_count(num_clients, "num_clients")
-    require(
-        num_clients <= len(dataset.train_labels),
-        "num_clients",
-        "must not exceed the number of training samples",
-        num_clients,
-        len(dataset.train_labels),
-    )
+    most, rule = len(dataset.train_labels), "must not exceed the number of training samples"
+    require(num_clients <= most, "num_clients", rule, num_clients, most)
     return host_generator(as_key(seed), Stream.PARTITION, 1)
 
 

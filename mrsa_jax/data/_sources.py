@@ -159,10 +159,7 @@ _TEST_FRACTION = 5  # one sample in five of each class, if a source has no test 
 
 
 def load(
-    name: str,
-    *,
-    directory: str | os.PathLike[str] | None = None,
-    seed: int | Key[Array, ""] = 0,
+    name: str, *, directory: str | os.PathLike[str] | None = None, seed: int | Key[Array, ""] = 0
 ) -> Dataset:
     """Load a data set that is already on this machine.
 

@@ -227,9 +227,8 @@ def plot_image_grid(
         longest = max(len(line) for label in labels for line in label.splitlines() or [""])
         side = _side(columns, _LABEL * longest + 0.15, texts)
         height = sum(side + _SCORE * (text is not None) for text in texts)
-        figure.set_size_inches(
-            side * columns + _LABEL * longest + 0.15, height + 0.3 * (title is not None)
-        )
+        width = side * columns + _LABEL * longest + 0.15
+        figure.set_size_inches(width, height + 0.3 * (title is not None))
         axes = figure.subplots(len(images), columns, squeeze=False)
         for line, label, row, text in zip(axes, labels, images, texts, strict=True):
             for k, ax in enumerate(line):
@@ -285,9 +284,7 @@ def _checked_scores(
     for row, line in zip(images, own, strict=True):
         fits = line is None or len(line) == len(row)
         require(fits, "scores", "must be one for each image", line, len(row))
-        texts.append(None if line is None else [_text(value) for value in line])
+        texts.append(None if line is None else [
+            value if isinstance(value, str) else f"{float(value):.3g}" for value in line
+        ])  # fmt: skip
     return texts
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else f"{float(value):.3g}"

@@ -267,9 +267,5 @@ def _values(route: Any, who: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if who == "any":
         chance = route.any_client
         return chance.lower, chance.rate, chance.upper
-    each = route.each_client.rate
-    return (
-        each.min(axis=-1),
-        route.exposed.sum(axis=-1) / route.honest.sum(axis=-1),
-        each.max(axis=-1),
-    )
+    each, mean = route.each_client.rate, route.exposed.sum(axis=-1) / route.honest.sum(axis=-1)
+    return each.min(axis=-1), mean, each.max(axis=-1)

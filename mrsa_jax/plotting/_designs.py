@@ -166,11 +166,7 @@ _MOST = 10**7
 
 
 def plot_participation(
-    history: Any,
-    *,
-    block_size: int | None = None,
-    title: str | None = None,
-    ax: Axes | None = None,
+    history: Any, *, block_size: int | None = None, title: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw which client is in which sum, and from which round the sums expose it.
 

@@ -134,8 +134,7 @@ def compared(results: xr.Dataset) -> list[str]:
 
 
 def _hidden(results: xr.Dataset) -> Chart:
-    worst = [line._replace(name="worst") for line in _over(results, "hidden_among_worst")]
-    lines = list(worst)
+    lines = [line._replace(name="worst") for line in _over(results, "hidden_among_worst")]
     if "hidden_among_median" in results:
         lines += [line._replace(name="median client", low=None, high=None, weight="thin")
                   for line in _over(results, "hidden_among_median")]  # fmt: skip
@@ -176,9 +175,8 @@ def _two(
 
 
 def _epsilon(results: xr.Dataset) -> Chart:
-    lines = _two(
-        results, "evaluation", ("epsilon_worst", "worst client"), ("epsilon_mean", "mean client")
-    )
+    worst, mean = ("epsilon_worst", "worst client"), ("epsilon_mean", "mean client")
+    lines = _two(results, "evaluation", worst, mean)
     caption = (
         "Epsilon of clients' whole histories against the server, from who really survived: of "
         "the worst client (thick), and the clients' mean (thin)."
@@ -204,9 +202,8 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
 
 
 def _bits(results: xr.Dataset) -> Chart:
-    lines = _two(
-        results, "rounds_done", ("bits_worst", "worst client"), ("bits_median", "median client")
-    )
+    worst, median = ("bits_worst", "worst client"), ("bits_median", "median client")
+    lines = _two(results, "rounds_done", worst, median)
     caption = (
         "Bits per coordinate that the sums reveal of a client's updates, which drift as measured: "
         "of the worst client (thick) and the median client (thin). T caps what they reveal of each "

@@ -114,9 +114,8 @@ def whole_numbers(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     most = 6 if axis.axes.get_figure(root=True).get_figwidth() < 5 else 9
-    axis.set_major_locator(
-        MaxNLocator(integer=True, steps=[1, 2, 5, 10], nbins=most, min_n_ticks=1)
-    )
+    whole = MaxNLocator(integer=True, steps=[1, 2, 5, 10], nbins=most, min_n_ticks=1)
+    axis.set_major_locator(whole)
 
 
 # ---- Colour and dashes of a scheme, the same in figures and on pages; nothing heavy is imported.
@@ -138,15 +137,8 @@ NAMED = {
 }
 CHANCE = "Chance"
 """What a guess reaches, among curves of schemes."""
-FAMILIES = (
-    "Multi-RoundSecAgg",
-    "Crossing partitions",
-    "Bernoulli",
-    "Poisson",
-    "Balls in bins",
-    "Power of choice",
-    "Minimum separation",
-)
+FAMILIES = ("Multi-RoundSecAgg", "Crossing partitions", "Bernoulli", "Poisson", "Balls in bins",
+            "Power of choice", "Minimum separation")  # fmt: skip
 _OF_FAMILIES = ("#692D0F", "#2D69E1", "#69783C", "#3C2D96", "#004B3C", "#875A87")
 _OF_USERS = ("#780069", "#963C00", "#A5004B", "#9678E1", "#E14B4B", "#4B960F")
 _SHIFT = 8  # of 255, of each channel at most
