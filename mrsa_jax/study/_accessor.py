@@ -120,9 +120,8 @@ class StudyAccessor:
     def sentences(self) -> tuple[str, ...]:
         """Say in plain sentences what the results show."""
         results = self._checked()
-        if self.is_sweep:
-            return _points.sweep_sentences(results)
-        return _sentences.sentences(results)
+        said = _points.sweep_sentences if self.is_sweep else _sentences.sentences
+        return said(results)
 
     def cite(self) -> str:
         """Return BibTeX of the papers, data and software behind the results."""
@@ -144,9 +143,8 @@ class StudyAccessor:
     def _curves(self, variable: str, ax: Axes | None, axes: dict[str, str]) -> Axes:
         if self.is_sweep:
             return self.plot(variable, ax=ax, **axes)
-        require(
-            not axes, "axes", "must not be set unless these are results of sweeps", sorted(axes)
-        )
+        rule = "must not be set unless these are results of sweeps"
+        require(not axes, "axes", rule, sorted(axes))
         return plotting.plot_study(self._checked(), variable, ax=ax)
 
     def plot_accuracy(self, *, ax: Axes | None = None, **axes: str) -> Axes:

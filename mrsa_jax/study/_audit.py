@@ -101,13 +101,9 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
         "weak_lower": after.lower.tolist(),
         "weak_upper": after.upper.tolist(),
     }
-    if after.strong is not None:
-        columns["strong_privacy"] = after.strong.tolist()
-    if after.hidden is not None:
-        columns["hidden_among_worst"] = after.hidden.tolist()
-    if after.updates is not None:
-        columns["update_hidden_worst"] = after.updates.tolist()
-    return columns
+    more = {"strong_privacy": after.strong, "hidden_among_worst": after.hidden,
+            "update_hidden_worst": after.updates}  # fmt: skip
+    return columns | {name: own.tolist() for name, own in more.items() if own is not None}
 
 
 def _write_rows(path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -135,16 +131,14 @@ def check(config: AuditConfig) -> None:
 def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     """Read a log and audit it; an interrupt ends the searches with the results so far."""
     note(progress, f"reading {config.file}")
-    log = _read(config)
+    options: dict[str, Any] = {name: getattr(config, name) for name in _AS_READ} | config.columns
+    log = privacy.read_log(config.file, memory_bytes=int(config.memory_gib * 2**30), **options)
     note(progress, _memory(log))
     shares = shares_of(config, log)
     found = _audit(config, log, progress)
-    gates = []
-    if config.fail_below is not None:
-        gates.append(found.gate(config.fail_below, config.definition))
-    if config.fail_below_hidden is not None:
-        gates.append(found.gate(config.fail_below_hidden, "hidden"))
-    return AuditFindings(config.file, log, found, tuple(gates), shares)
+    asked: Any = (config.fail_below, config.definition), (config.fail_below_hidden, "hidden")
+    gates = tuple(found.gate(least, what) for least, what in asked if least is not None)
+    return AuditFindings(config.file, log, found, gates, shares)
 
 
 def run_and_save(
@@ -178,11 +172,6 @@ def _digest(file: pathlib.Path) -> str:
     with contextlib.suppress(OSError):
         return hashlib.sha256(file.read_bytes()).hexdigest()
     return ""
-
-
-def _read(config: AuditConfig) -> privacy.ParticipationLog:
-    options: dict[str, Any] = {name: getattr(config, name) for name in _AS_READ} | config.columns
-    return privacy.read_log(config.file, memory_bytes=int(config.memory_gib * 2**30), **options)
 
 
 def _memory(log: privacy.ParticipationLog) -> str:

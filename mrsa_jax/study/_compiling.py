@@ -59,8 +59,14 @@ class Compiling:
             self._start(self._round, setting, size)
 
     def _round(self, setting: Setting, size: int) -> None:
+        """Train one round as all rounds are trained, so that their programs are there."""
         concurrent.futures.wait(self._analysed)  # the cores are for the first table until then
-        _first_round(setting, size)
+        config = setting.config
+        setting.stated_bytes(size)
+        history = np.zeros((1, config.population.num_clients), np.bool_)
+        history[0, :size] = True
+        training = shared_training(setting, history, plain_aggregator(setting, size, "compiling"))
+        federated.train(config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh)
 
     def __enter__(self) -> Compiling:
         return self
@@ -85,13 +91,3 @@ def _import_all(config: DemoConfig | TrainConfig) -> None:
     ):
         for name in names.split():
             getattr(family, name)
-
-
-def _first_round(setting: Setting, size: int) -> None:
-    """Train one round as all rounds are trained, so that their programs are there."""
-    config = setting.config
-    setting.stated_bytes(size)
-    history = np.zeros((1, config.population.num_clients), np.bool_)
-    history[0, :size] = True
-    training = shared_training(setting, history, plain_aggregator(setting, size, "compiling"))
-    federated.train(config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import privacy, selection
+from mrsa_jax.study._simulate_points import of_schemes
 from mrsa_jax.study._training_setting import Played
 
 if TYPE_CHECKING:
@@ -21,43 +22,39 @@ if TYPE_CHECKING:
 _TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
 _BITS = "Bits a coordinate about a client's updates, by the measured drift"
 _HIDDEN = "Size of a single sum that would hide the worst update equally well, by measured drift"
-_FACTS = {
-    "update_spread": ((), "1", "Spread s of a coordinate across clients, over all layers"),
-    "update_memory": ((), "1", "Memory rho of what lasts: its correlation from round to round"),
-    "update_lasting": ((), "1", "Share of an update's variance that lasts; the rest is fresh"),
-    "update_hidden_worst": ((), "clients", f"{_HIDDEN}, the worst client of those in sums"),
-    "update_hidden_median": ((), "clients", f"{_HIDDEN}, the median client of those"),
+_FACTS: dict[str, tuple[str, ...]] = {
+    "update_spread": ("1", "Spread s of a coordinate across clients, over all layers"),
+    "update_memory": ("1", "Memory rho of what lasts: its correlation from round to round"),
+    "update_lasting": ("1", "Share of an update's variance that lasts; the rest is fresh"),
+    "update_hidden_worst": ("clients", f"{_HIDDEN}, the worst client of those in sums"),
+    "update_hidden_median": ("clients", f"{_HIDDEN}, the median client of those"),
     "update_mates_worst": (
-        (),
         "clients",
         "By its mates alone, of whom each drifts as measured: "
         "among at least how many the updates of the worst client are hidden",
     ),
     "update_mates_correlation": (
-        (),
         "1",
         "Correlation kappa of two mates' updates of one round about what its clients share",
     ),
     "update_mates_cap": (
-        (),
         "clients",
         "By that kappa, whatever is estimated and however models react to the sums: "
         "among at least how many the updates of the clients with the fewest mates are hidden",
     ),
-    "layer_spread": (("layer",), "1", "Spread s within a layer"),
-    "layer_memory": (("layer",), "1", "Memory rho within a layer"),
-    "layer_lasting": (("layer",), "1", "Share of variance with memory within a layer"),
-    "correlation": (("lag",), "1", "Correlation of a client's updates at a lag; nan: none came"),
-    "correlation_pairs": (("lag",), "1", "Pairs of one client's updates at a lag"),
-    "bits": (("client",), "bits", f"{_BITS} after the last round"),
-    "bits_worst": (("rounds_done",), "bits", f"{_BITS}, the worst client of those in sums"),
-    "bits_median": (("rounds_done",), "bits", f"{_BITS}, the median client of those"),
+    "layer_spread": ("1", "Spread s within a layer", "layer"),
+    "layer_memory": ("1", "Memory rho within a layer", "layer"),
+    "layer_lasting": ("1", "Share of variance with memory within a layer", "layer"),
+    "correlation": ("1", "Correlation of a client's updates at a lag; nan: none came", "lag"),
+    "correlation_pairs": ("1", "Pairs of one client's updates at a lag", "lag"),
+    "bits": ("bits", f"{_BITS} after the last round", "client"),
+    "bits_worst": ("bits", f"{_BITS}, the worst client of those in sums", "rounds_done"),
+    "bits_median": ("bits", f"{_BITS}, the median client of those", "rounds_done"),
 }
-
-
+"""Units and description of each variable, and its axes after that of the schemes."""
 OF_POINT = {
     name: ("float64", units, f"{about}, at the end" if axes else about)
-    for name, (axes, units, about) in _FACTS.items()
+    for name, (units, about, *axes) in _FACTS.items()
     if name.startswith(("update_", "bits_"))
 }
 """What a sweep keeps of a point: type, units, description."""
@@ -103,20 +100,12 @@ def variables(
     found: Sequence[dict[str, Any]], num_rounds: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what schemes' trainings have measured as variables and coordinates of a data set."""
-    kept = {
-        name: (
-            ("scheme", *axes),
-            np.stack([np.asarray(own[name]) for own in found]),
-            {"units": units, "description": about},
-        )
-        for name, (axes, units, about) in _FACTS.items()
-    }
     axes = {
         "layer": np.asarray(found[0]["layer"], "U"),
         "lag": _lags(num_rounds),
         "rounds_done": _ends(num_rounds),
     }
-    return kept, axes
+    return of_schemes(_FACTS, found), axes
 
 
 def _lags(num_rounds: int) -> np.ndarray:

@@ -261,15 +261,12 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
         return [("clients in any sum", "0", "exact")]
     first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
     hidden = [row for row in _hidden_rows(found) if row[0].startswith("worst") and found.hidden]
+    plural = "" if weak.upper == 1 else "s"
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
         *hidden,
         ("strong T", str(found.strong), "exact"),
-        (
-            "lightest combination so far",
-            f"{weak.upper} client{'' if weak.upper == 1 else 's'}",
-            "exact",
-        ),
+        ("lightest combination so far", f"{weak.upper} client{plural}", "exact"),
     ]
 
 

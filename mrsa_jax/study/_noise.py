@@ -14,29 +14,27 @@ import numpy as np
 from mrsa_jax import dp, privacy
 from mrsa_jax._core.device import at_once
 from mrsa_jax.study._build import build_mechanism
-from mrsa_jax.study._config import AggregationConfig, DemoConfig, TrainConfig
+from mrsa_jax.study._config import AggregationConfig
+from mrsa_jax.study._simulate_points import of_schemes
 
 if TYPE_CHECKING:
     from mrsa_jax.federated import TrainingResult
-    from mrsa_jax.study._training_setting import Played
+    from mrsa_jax.study._training_setting import Played, Setting
 
 _HISTORY = "of a client's whole history of updates, against a server that knows who took part"
-_FACTS = {
-    "mu": (("client",), "1", f"Gaussian differential privacy {_HISTORY}, as realised"),
-    "epsilon": (("client",), "1", f"Epsilon at target_delta {_HISTORY}, as realised"),
-    "planned_mu": (("client",), "1", "mu if every sum had had all of its planned noise"),
-    "planned_epsilon": (("client",), "1", "Epsilon if every sum had had all of it"),
-    "epsilon_proven": (
-        (),
-        "1",
-        "Bound on every client's epsilon that holds for the integers drawn",
-    ),
-    "epsilon_mean": (("evaluation",), "1", "Mean of the clients' epsilons"),
-    "epsilon_worst": (("evaluation",), "1", "Epsilon of the worst client"),
-    "wrapped": (("round",), "1", "Coordinates of the round's sum that left the ring's window"),
-    "noise_step": ((), "1", "Step of the coarsest lattice, in units of updates"),
-    "wrap_probability": ((), "1", "Bound on a coordinate's chance to leave the window in a round"),
+_FACTS: dict[str, tuple[str, ...]] = {
+    "mu": ("1", f"Gaussian differential privacy {_HISTORY}, as realised", "client"),
+    "epsilon": ("1", f"Epsilon at target_delta {_HISTORY}, as realised", "client"),
+    "planned_mu": ("1", "mu if every sum had had all of its planned noise", "client"),
+    "planned_epsilon": ("1", "Epsilon if every sum had had all of it", "client"),
+    "epsilon_proven": ("1", "Bound on every client's epsilon that holds for the integers drawn"),
+    "epsilon_mean": ("1", "Mean of the clients' epsilons", "evaluation"),
+    "epsilon_worst": ("1", "Epsilon of the worst client", "evaluation"),
+    "wrapped": ("1", "Coordinates of the round's sum that left the ring's window", "round"),
+    "noise_step": ("1", "Step of the coarsest lattice, in units of updates"),
+    "wrap_probability": ("1", "Bound on a coordinate's chance to leave the window in a round"),
 }
+"""Units and description of each variable, and its axes after that of the schemes."""
 BY_TEST = ("epsilon_mean", "epsilon_worst")
 """What is known at each test of the model."""
 
@@ -51,29 +49,25 @@ OF_POINT = {
 """What a sweep keeps of a point: type, units, description."""
 
 
-def accounted(
-    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult, played: Played
-) -> dict[str, Any]:
+def accounted(setting: Setting, result: TrainingResult, played: Played) -> dict[str, Any]:
     """Return what is reported about a training with noise, by variable.
 
     Args:
-        config: Its study.
-        dim: d, length of an update.
+        setting: What the trainings of its study share.
         result: The training, which may have diverged.
         played: Its rounds.
     """
-    own = config.aggregation
-    mechanism, sums, step, chance = _mechanism(config, dim, result, played)
-    told = _ledger(config, mechanism, sums)
+    delta = setting.config.aggregation.target_delta
+    told, mechanism, sums, step, chance = _ledger(setting, result, played)
     # mu is of Gaussian noise with the sums' variance, which integers only come close to
     proven = dp.ledger(sums, mechanism=mechanism)
-    mean, worst = _over_tests(told, result.evaluated_rounds, own.target_delta)
+    mean, worst = _over_tests(told, result.evaluated_rounds, delta)
     return {
         "mu": told.mu,
-        "epsilon": told.epsilon(own.target_delta),
+        "epsilon": told.epsilon(delta),
         "planned_mu": told.planned_mu,
-        "planned_epsilon": told.planned.epsilon(own.target_delta),
-        "epsilon_proven": proven.epsilon(own.target_delta).max(),
+        "planned_epsilon": told.planned.epsilon(delta),
+        "epsilon_proven": proven.epsilon(delta).max(),
         "epsilon_mean": mean,
         "epsilon_worst": worst,
         "wrapped": np.asarray(result.wrapped),
@@ -82,45 +76,47 @@ def accounted(
     }
 
 
-def over_tests(
-    config: DemoConfig | TrainConfig, dim: int, played: Played, tests: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the largest of the clients' epsilons after each tested round.
+def spent(setting: Setting, played: Played) -> dict[int, dict[str, float]]:
+    """Return the mean and the largest of the clients' epsilons by tested round; none without noise.
 
     Args:
-        config: The study.
-        dim: d, length of an update.
-        played: Its rounds, which a training that does not diverge goes through.
-        tests: int [E], the tested rounds.
+        setting: What the trainings of the study share.
+        played: The rounds, which a training that does not diverge goes through.
     """
-    mechanism, sums, _, _ = _mechanism(config, dim, None, played)
-    return _over_tests(_ledger(config, mechanism, sums), tests, config.aggregation.target_delta)
+    config = setting.config
+    if not config.aggregation.is_noisy:
+        return {}
+    every, last = config.training.evaluate_every, config.rounds - 1
+    tests = np.union1d(np.arange(every - 1, config.rounds, every), [last])
+    told = _ledger(setting, None, played)[0]
+    paths = zip(*_over_tests(told, tests, config.aggregation.target_delta), strict=True)
+    return {
+        int(index): dict(zip(BY_TEST, map(float, own), strict=True))
+        for index, own in zip(tests, paths, strict=True)
+    }
 
 
-def _mechanism(
-    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult | None, played: Played
-) -> tuple[Any, Any, float, float]:
-    """Return what makes sums private, which sums there were, the step, and the chance to wrap.
+def _ledger(
+    setting: Setting, result: TrainingResult | None, played: Played
+) -> tuple[dp.Ledger, Any, Any, float, float]:
+    """Return what sums have spent, what makes them private, these, the step, the chance to wrap.
 
     Without a result the sums are those that the rounds are to give.
     """
-    own, segments = config.aggregation, played.segments
+    own, segments = setting.config.aggregation, played.segments
+    size = setting.config.population.cohort_size
     if segments is None:
-        made = build_mechanism(own, config.population.cohort_size, dim)
+        made: Any = build_mechanism(own, size, setting.dim)
         sums = played.to_train if result is None else result
-        return made, sums, float(made.quantizer.step), float(made.wrap_probability)
-    last = None if result is None else result.diverged_round
-    sums = played.sums if last is None else played.sums.until(last + 1)
-    chance = segments.wrap_probability(own)
-    return segments.aggregator(b"", own, None), sums, segments.coarsest_step(own), chance
-
-
-def _ledger(config: DemoConfig | TrainConfig, mechanism: Any, sums: Any) -> dp.Ledger:
-    """Return what sums have spent of each client's privacy."""
-    own = config.aggregation
+        step, chance = float(made.quantizer.step), float(made.wrap_probability)
+    else:
+        last = None if result is None else result.diverged_round
+        sums = played.sums if last is None else played.sums.until(last + 1)
+        step, chance = segments.coarsest_step(own), segments.wrap_probability(own)
+        made = segments.aggregator(b"", own, None)
     # rounding to the lattice lets a client add a little more than the clip norm
-    multiplier = own.noise_multiplier * float(own.clip_norm or 0.0) / mechanism.sensitivity
-    return dp.ledger(sums, multiplier, planned=config.population.cohort_size)
+    multiplier = own.noise_multiplier * float(own.clip_norm or 0.0) / made.sensitivity
+    return dp.ledger(sums, multiplier, planned=size), made, sums, step, chance
 
 
 def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
@@ -139,27 +135,23 @@ def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.nd
 
 def variables(aggregation: AggregationConfig, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return what is reported about schemes' trainings as variables of a data set."""
-    kept = {}
-    for name, (axes, units, about) in _FACTS.items():
-        facts: dict[str, Any] = {"units": units, "description": about}
+    kept = of_schemes(_FACTS, found)
+    for name, (_, _, facts) in kept.items():
         if "epsilon" in name:
             facts["delta"] = aggregation.target_delta
-        values = np.stack([np.asarray(own[name]) for own in found])
-        kept[name] = (("scheme", *axes), values, facts)
     return kept
 
 
-def of_point(
-    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult, played: Played
-) -> dict[str, Any]:
+def of_point(setting: Setting, result: TrainingResult, played: Played) -> dict[str, Any]:
     """Return what a sweep keeps of a training whose updates are bounded; without noise, inf."""
-    if config.aggregation.clip_norm is None:
+    own = setting.config.aggregation
+    if own.clip_norm is None:
         return {}
-    if not config.aggregation.is_noisy:
+    if not own.is_noisy:
         tests = np.full(len(result.evaluated_rounds), np.inf)
         without = dict.fromkeys(OF_POINT, np.inf) | {"wrapped": 0.0}
         return without | {f"{name}_by_evaluation": tests for name in BY_TEST}
-    found = accounted(config, dim, result, played)
+    found = accounted(setting, result, played)
     ends = {name: found[name].max() for name in ("planned_epsilon", "epsilon", "mu")}
     return {
         "epsilon_mean": found["epsilon"].mean(),

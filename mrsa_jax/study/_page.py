@@ -365,10 +365,10 @@ def settings_section(
         values: Nested settings.
         defaults: The same with the defaults; None where they are not known.
     """
-    kept = {name: value for name, value in values.items() if name not in _HIDDEN}
-    known = None
-    if defaults is not None:
-        known = {name: value for name, value in defaults.items() if name not in _HIDDEN}
+    kept, known = (
+        {name: value for name, value in own.items() if name not in _HIDDEN}
+        for own in (values, defaults or {})
+    )
     parts, count = [], 0
     for section, rows in settings_rows(kept, known):
         lines = []
@@ -386,15 +386,12 @@ def settings_section(
             f'<div><h3>{heading}</h3><table aria-label="Settings: {heading}">'
             f"<tbody>{''.join(lines)}</tbody></table></div>"
         )
-    words = "" if defaults is None else f'<p class="note">{_changes(count)}</p>'
+    changes = "All settings have their defaults."
+    if count:
+        plural = "s" if count > 1 else ""
+        changes = f"{count} setting{plural} changed from the default, in bold and marked."
+    words = "" if defaults is None else f'<p class="note">{changes}</p>'
     return Section("Settings", f'{words}<div class="settings">{"".join(parts)}</div>')
-
-
-def _changes(count: int) -> str:
-    if not count:
-        return "All settings have their defaults."
-    plural = "s" if count > 1 else ""
-    return f"{count} setting{plural} changed from the default, in bold and marked."
 
 
 _PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "device", "python",
@@ -403,14 +400,11 @@ _PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "
 
 def provenance_section(manifest: Mapping[str, Any]) -> Section:
     """Return what is needed to repeat the study: seed, hash, commit, versions, machine, time."""
-    rows = [
-        (name.replace("_", " "), manifest[name])
-        for name in _PROVENANCE
-        if manifest.get(name) is not None
-    ]
+    own = {name: manifest[name] for name in _PROVENANCE if manifest.get(name) is not None}
+    if "device" in own:  # "cpu cpu" says it twice
+        own["device"] = " ".join(dict.fromkeys(str(own["device"]).split()))
+    rows = [(name.replace("_", " "), value) for name, value in own.items()]
     versions = manifest.get("versions", {})
-    rows = [(name, " ".join(dict.fromkeys(str(value).split())) if name == "device" else value)
-            for name, value in rows]  # "cpu cpu" says it twice  # fmt: skip
     rows += [("versions", shown(versions, 1000).replace(": ", " "))] if versions else []
     known = {*_PROVENANCE, "versions", "config", "axes"}
     rest = {name: value for name, value in manifest.items() if name not in known}

@@ -52,7 +52,9 @@ def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return which quantities are drawn against which; the first two available, without those."""
 
     def has(*both: str) -> bool:
-        return all(name in table for name in both) and bool(_finite(table, *both).any())
+        if not set(both) <= set(table):
+            return False
+        return bool(np.isfinite(table[list(both)].to_numpy(np.float64)).all(axis=1).any())
 
     pairs = [(x, y) for x, y in _PAIRS if has(x, y)]
     if pairs or not len(table):
@@ -62,11 +64,6 @@ def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
     along = [n for n in names if n in numbers]
     free = [*along[:1], *measured]
     return [(free[0], free[1])] if len(free) > 1 and has(free[0], free[1]) else []
-
-
-def _finite(table: pd.DataFrame, *names: str) -> np.ndarray:
-    values = table[list(names)].to_numpy(np.float64)
-    return np.asarray(np.isfinite(values).all(axis=1))
 
 
 def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:

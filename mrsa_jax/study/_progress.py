@@ -116,12 +116,9 @@ class Meter:
         return updates / max(self._times[-1] - self._times[0], 1e-9)
 
     def _note(self) -> str:
-        parts = []
-        if self._accuracy is not None:
-            parts.append(f"{100 * self._accuracy:.1f} % right")
-        if (rate := self.updates_per_second) is not None:
-            parts.append(f"{rate:.3g} updates/s")
-        return ", ".join(parts)
+        right, rate = self._accuracy, self.updates_per_second
+        told = [] if right is None else [f"{100 * right:.1f} % right"]
+        return ", ".join(told if rate is None else [*told, f"{rate:.3g} updates/s"])
 
     def record(self, status: np.ndarray, stated_bytes: int) -> dict[str, Any]:
         """Return what is worth keeping, units in the names; None where nothing was measured.
@@ -195,11 +192,8 @@ def peak_device_bytes() -> int | None:
     """Return the most memory that any accelerator has held; None where none keeps count."""
     import jax  # takes a second: not to say that a file is being read
 
-    most = [
-        (device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()
-    ]
-    known = [int(own) for own in most if own is not None]
-    return max(known) if known else None
+    most = [(one.memory_stats() or {}).get("peak_bytes_in_use") for one in jax.local_devices()]
+    return max((int(own) for own in most if own is not None), default=None)
 
 
 def performance_words(record: dict[str, Any]) -> str:

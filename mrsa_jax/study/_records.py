@@ -41,10 +41,7 @@ def framed(header: Mapping[str, Any], values: Mapping[str, Any]) -> bytes:
         parts.append(zlib.compress(own.tobytes(), 1))
         told.append([name, own.dtype.str, own.shape, len(parts[-1])])
     text = json.dumps({**header, "arrays": told}, separators=(",", ":")).encode()
-    return _sealed(b"".join([_WORD.pack(len(text)), text, *parts]))
-
-
-def _sealed(payload: bytes) -> bytes:
+    payload = b"".join([_WORD.pack(len(text)), text, *parts])
     return _HEAD.pack(_MAGIC, len(payload), hashlib.sha256(payload).digest()) + payload
 
 

@@ -9,23 +9,9 @@ import tyro
 
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.plotting.chart import Chart
-from mrsa_jax.study import _points, _sentences, _summary
+from mrsa_jax.study import _page, _points, _sentences, _summary
 from mrsa_jax.study._kinds import kind_named
-from mrsa_jax.study._page import (
-    Section,
-    Series,
-    charts_section,
-    data_table,
-    figures_section,
-    legend,
-    opening,
-    page,
-    papers_section,
-    paragraphs,
-    provenance_section,
-    settings_section,
-    text_of,
-)
+from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
 from mrsa_jax.study._summary import Row
@@ -52,8 +38,8 @@ def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
         told = (row.scheme, strong, f"{row.percent_right:.1f} %", *map(number, numbers))
         lines.append((*told, str(row.wrapped_coordinates)))
     caption = f"After the last round, at delta {rows[0].target_delta:g}"
-    table = data_table(_HEADINGS, lines, caption)
-    who, how = (tidy(text_of(f"noise_{name}")) for name in ("who", "how"))
+    table = _page.data_table(_HEADINGS, lines, caption)
+    who, how = (tidy(_page.text_of(f"noise_{name}")) for name in ("who", "how"))
     return Section(title, f'<p>{who}</p>{table}<p class="note">{how}</p>')
 
 
@@ -89,14 +75,14 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
                      strict=True)  # fmt: skip
         for name, *found in (*whole, *layers):
             lines.append((str(label), str(name), *(number(float(one)) for one in found)))
-    side_by_side = data_table(
+    side_by_side = _page.data_table(
         ("Scheme", *_BESIDE), [(row.scheme, *_beside(row)) for row in rows],
         "What a server learns: if updates never changed (T, hidden among), and as they drift: of "
         "the update of any one round (update hidden), and of a whole history (bits)",
     )  # fmt: skip
     headings = ("Scheme", "Layer", "Spread s", "Lasting share", "Memory rho")
-    by_layer = data_table(headings, lines, "Clients' updates, by layer")
-    assumed = tidy(text_of("drift_assumed"))
+    by_layer = _page.data_table(headings, lines, "Clients' updates, by layer")
+    assumed = tidy(_page.text_of("drift_assumed"))
     return Section(title, f'{side_by_side}{by_layer}<p class="note">{assumed}</p>')
 
 
@@ -180,22 +166,22 @@ def study_page(
     series = [scheme_series(row) for row in rows]
     charts = study_charts(results)
     first, second = _openings(charts, is_training=manifest.get("command") == "train")
-    table = data_table(*table_of(rows), "Each scheme after the last round")
+    table = _page.data_table(*table_of(rows), "Each scheme after the last round")
     note = f'<p class="note">{tidy(reading(rows))}</p>'
-    glance = opening([charts[name] for name in first], series)
+    glance = _page.opening([charts[name] for name in first], series)
     others = {name: chart for name, chart in charts.items() if name not in (*first, *second)}
     more = {name: png for name, png in (pictures or {}).items() if name not in charts}
     sections = [
-        Section(_heading(first), glance + legend(series, "Schemes")),
-        Section(_heading(second), opening([charts[name] for name in second], series)),
-        Section("Findings", paragraphs(_sentences.said_of(rows, results))),
+        Section(_heading(first), glance + _page.legend(series, "Schemes")),
+        Section(_heading(second), _page.opening([charts[name] for name in second], series)),
+        Section("Findings", _page.paragraphs(_sentences.said_of(rows, results))),
         Section("Table", table + note),
         noise_section(results, rows),
         drift_section(results, rows),
-        charts_section(_costs(results), series, "Privacy and its cost"),
-        charts_section(others, series),
-        figures_section(captioned(more), "Pictures"),
-        Section("How the trainings went", paragraphs(
+        _page.charts_section(_costs(results), series, "Privacy and its cost"),
+        _page.charts_section(others, series),
+        _page.figures_section(captioned(more), "Pictures"),
+        Section("How the trainings went", _page.paragraphs(
             f"{label}: {performance_words(record)}."
             for label, record in manifest.get("performance", {}).items()
         )),
@@ -207,12 +193,6 @@ def study_page(
 
 
 _HIDING = (OPENING, "hidden_among_worst", "strong_privacy")
-_FIRST = {
-    "accuracy": "Accuracy and loss",
-    OPENING: "How well clients are hidden",
-    "hidden_among_worst": "How well clients are hidden",
-    "strong_privacy": "How well clients are hidden",
-}
 
 
 def _openings(charts: Mapping[str, Chart], *, is_training: bool) -> tuple[list[str], list[str]]:
@@ -227,7 +207,9 @@ def _openings(charts: Mapping[str, Chart], *, is_training: bool) -> tuple[list[s
 
 
 def _heading(names: list[str]) -> str:
-    return _FIRST[names[0]] if names else "Schemes"
+    if not names:
+        return "Schemes"
+    return "Accuracy and loss" if names[0] == "accuracy" else "How well clients are hidden"
 
 
 def _costs(results: xr.Dataset) -> dict[str, Chart]:
@@ -286,12 +268,12 @@ def whole_page(
     """
     command = str(manifest.get("command", "study"))
     common = [
-        settings or settings_section(manifest.get("config", {}), defaults_of(command)),
-        provenance_section(manifest),
-        papers_section(manifest if spec is None else spec),
+        settings or _page.settings_section(manifest.get("config", {}), defaults_of(command)),
+        _page.provenance_section(manifest),
+        _page.papers_section(manifest if spec is None else spec),
     ]
     words = title or TITLES.get(command, "multi-round secure aggregation")
-    return page(f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], **look)
+    return _page.page(f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], **look)
 
 
 def spoken(command: str) -> str:
@@ -339,7 +321,11 @@ def reading(rows: Sequence[Row]) -> str:
     proven = any(row.weak_privacy is not None for row in rows)
     noisy = any(row.epsilon_worst is not None for row in rows)
     drifting = any(row.update_hidden_worst is not None for row in rows)
-    weak = text_of("reading_weak") * proven
-    plain = text_of("reading").format(weak=weak) + text_of("reading_noise") * noisy
-    plain += text_of("reading_update") * drifting
-    return plain + text_of("reading_error") * attacked + text_of("reading_segments") * segmented
+    weak = _page.text_of("reading_weak") * proven
+    plain = _page.text_of("reading").format(weak=weak) + _page.text_of("reading_noise") * noisy
+    plain += _page.text_of("reading_update") * drifting
+    return (
+        plain
+        + _page.text_of("reading_error") * attacked
+        + _page.text_of("reading_segments") * segmented
+    )

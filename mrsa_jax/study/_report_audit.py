@@ -9,18 +9,8 @@ from typing import Any
 
 from mrsa_jax.plotting._audit import EXPOSED, HIDDEN, STRONG, UPDATES, WEAK
 from mrsa_jax.plotting.chart import Chart
-from mrsa_jax.study import _report
-from mrsa_jax.study._page import (
-    Section,
-    Series,
-    charts_section,
-    data_table,
-    legend,
-    opening,
-    paragraphs,
-    text_of,
-    verdicts,
-)
+from mrsa_jax.study import _page, _report
+from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._plots import audit_charts, audit_rounds
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
@@ -48,22 +38,26 @@ def audit_page(
         manifest: Its provenance.
     """
     findings = content["findings"]
-    summary = data_table(
+    summary = _page.data_table(
         ("Question", "Answer", "How sure"),
         [(row["question"], row["answer"], row["how_sure"]) for row in content["summary"]],
         "What the sums reveal",
     )
     answers = {row["question"]: row for row in content["summary"]}
-    charts = _charts(folder / "rounds.csv", findings.get("num_clients"))
+    rounds = folder / "rounds.csv"
+    columns = audit_rounds(rounds) if rounds.is_file() else {}
+    known = {"exposed_clients", "weak_lower", "weak_upper"} <= set(columns)
+    charts = audit_charts(columns, findings.get("num_clients")) if known else {}
     series = _series(charts, answers, findings)
     first = [chart for name, chart in charts.items() if name == _PRIVACY]
     others = {name: chart for name, chart in charts.items() if name != _PRIVACY}
-    glance = _verdict(content) + opening(first, series) + legend(series, "What the lines are")
+    glance = _verdict(content) + _page.opening(first, series)
+    glance += _page.legend(series, "What the lines are")
     sections = [
         Section("At a glance", glance),
         Section("Findings", _findings(content)),
         Section("Summary", summary),
-        charts_section(others, series),
+        _page.charts_section(others, series),
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
         Section("Worst hidden updates", _hidden(findings.get("hidden_among_updates"))),
@@ -72,13 +66,6 @@ def audit_page(
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
     return _report.whole_page(manifest, [str(content["title"])], sections, series=series)
-
-
-def _charts(path: pathlib.Path, num_clients: int | None) -> dict[str, Chart]:
-    """Return the charts of an audit by name; none without the table of its rounds."""
-    columns = audit_rounds(path) if path.is_file() else {}
-    known = {"exposed_clients", "weak_lower", "weak_upper"} <= set(columns)
-    return audit_charts(columns, num_clients) if known else {}
 
 
 def _verdict(content: Mapping[str, Any]) -> str:
@@ -92,7 +79,7 @@ def _verdict(content: Mapping[str, Any]) -> str:
         if gate is not None:
             kind, word = ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
             told.append((kind, word, str(gate["reason"])))
-    return verdicts(told)
+    return _page.verdicts(told)
 
 
 def _series(
@@ -114,13 +101,13 @@ def _series(
 
 
 def _findings(content: Mapping[str, Any]) -> str:
-    words = paragraphs(shown(text, 2000) for text in content["sentences"])
+    words = _page.paragraphs(shown(text, 2000) for text in content["sentences"])
     for name in ("gate_hidden", "gate"):
         gate = content.get(name)
         if gate is not None:
             verdict = "passed" if gate["passed"] else "failed"
             words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
-    return words + f'<p class="note">{text_of("audit_model")}</p>'
+    return words + f'<p class="note">{_page.text_of("audit_model")}</p>'
 
 
 def _exposed(exposed: list[dict[str, Any]]) -> str:
@@ -129,7 +116,7 @@ def _exposed(exposed: list[dict[str, Any]]) -> str:
     rows = [(str(one["client"]), str(one["first_round"])) for one in exposed]
     headings = ("Client", "From round")
     caption = "Clients whose update follows from the sums, and from which round"
-    return data_table(headings, rows, caption, most=_MOST_ROWS, where="clients.csv")
+    return _page.data_table(headings, rows, caption, most=_MOST_ROWS, where="clients.csv")
 
 
 def _hidden(hidden: Mapping[str, Any] | None) -> str:
@@ -144,7 +131,7 @@ def _hidden(hidden: Mapping[str, Any] | None) -> str:
         condition += f"{hidden['share']:.3g}"
     caption = f"Size of a single sum that would hide {what} as well as all sums do, {condition}; "
     caption += f"the median client: {hidden_words(hidden['median'])}"
-    return data_table(("Client", "Hidden among"), rows, caption, where="clients.csv")
+    return _page.data_table(("Client", "Hidden among"), rows, caption, where="clients.csv")
 
 
 def _noisy(noise: Mapping[str, Any] | None) -> str:
@@ -163,7 +150,7 @@ def _noisy(noise: Mapping[str, Any] | None) -> str:
         ]
         if rows:
             headings = ("Client", "mu", f"epsilon at delta {noise['delta']:g}")
-            tables.append(data_table(headings, rows, caption))
+            tables.append(_page.data_table(headings, rows, caption))
     return "".join(tables)
 
 
@@ -181,8 +168,8 @@ def _shares(shares: Mapping[str, Any] | None) -> str:
     ]
     headings = ("Client", "mu", "epsilon", "mu as planned", "epsilon as planned")
     caption = f"The worst clients at delta {shares['delta']:g}, if all others' updates are known"
-    notes = paragraphs(shown(text, 2000) for text in shares["notes"])
-    return data_table(headings, rows, caption) + notes
+    notes = _page.paragraphs(shown(text, 2000) for text in shares["notes"])
+    return _page.data_table(headings, rows, caption) + notes
 
 
 def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:
@@ -190,7 +177,8 @@ def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:
     fewest = _combination(folder / "recipe.csv")
     if not fewest:
         return ""
-    how = text_of("audit_check").format(bytes=log.get("bytes", "?"), sha256=log.get("sha256", "?"))
+    known = {name: log.get(name, "?") for name in ("bytes", "sha256")}
+    how = _page.text_of("audit_check").format(**known)
     plain = _combination(folder / "plain_sum.csv")
     more = f"<h3>Of the smallest plain sum</h3>{plain}" if plain else ""
     return f'<p class="note">{tidy(how)}</p><h3>Of weak T</h3>{fewest}{more}'
@@ -213,6 +201,6 @@ def _combination(path: pathlib.Path) -> str:
     parts = []
     for kind, caption in (("round", "What is added up"), ("client", "What is left")):
         terms = [(label, shown(value, _MOST_DIGITS)) for one, label, value in rows if one == kind]
-        parts.append(data_table((kind.capitalize(), "Coefficient"), terms, caption,
+        parts.append(_page.data_table((kind.capitalize(), "Coefficient"), terms, caption,
                                 most=_MOST_ROWS, where=path.name))  # fmt: skip
     return "".join(parts)

@@ -14,30 +14,10 @@ from typing import Any
 
 from mrsa_jax._core.papers import from_papers
 from mrsa_jax.plotting._study import FIGURES
-from mrsa_jax.study import _report
+from mrsa_jax.study import _page, _plots, _report
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named
-from mrsa_jax.study._page import (
-    Section,
-    Series,
-    badge,
-    data_table,
-    figures_section,
-    legend,
-    opening,
-    paragraphs,
-    text_of,
-    verdicts,
-)
-from mrsa_jax.study._plots import (
-    FOUND,
-    attack_charts,
-    attack_series,
-    attack_verdicts,
-    labelled,
-    options_chart,
-    redraw,
-)
+from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run, write_whole
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
@@ -53,29 +33,29 @@ def attack_page(
         content: What is in its `scores.json`.
         manifest: Its provenance.
     """
-    words = paragraphs(content["sentences"])
+    words = _page.paragraphs(content["sentences"])
     if content.get("is_complete") is False:
         words = "<p><strong>Interrupted: this is what was finished by then.</strong></p>" + words
-    series = attack_series(content["summary"], content["scores"])
+    series = _plots.attack_series(content["summary"], content["scores"])
     known = {one.label for one in series}
     charts = {
         name: chart
-        for name, chart in attack_charts(content["summary"], content["scores"]).items()
+        for name, chart in _plots.attack_charts(content["summary"], content["scores"]).items()
         if known.issuperset(chart.series)
     }
-    lines = legend(series, "What was attacked") if series else ""
-    told = verdicts(attack_verdicts(content["summary"], content["scores"]))
-    glance = told + opening(list(charts.values()), series) + lines
+    lines = _page.legend(series, "What was attacked") if series else ""
+    told = _page.verdicts(_plots.attack_verdicts(content["summary"], content["scores"]))
+    glance = told + _page.opening(list(charts.values()), series) + lines
     summary = rows_table(content["summary"], "What was attacked", where="summary.csv")
     scores = rows_table(content["scores"], "Each score", where="scores.csv")
-    files = [path for path in sorted(folder.glob("*.png"))
-             if not (path.stem in charts or (charts and path.stem.startswith(FOUND)))]  # fmt: skip
+    files = [path for path in sorted(folder.glob("*.png")) if not (
+             path.stem in charts or (charts and path.stem.startswith(_plots.FOUND)))]  # fmt: skip
     kind = kind_named(str(manifest.get("command", "")))
     images = kind.attack.images if kind is not None and kind.attack is not None else ""
     pictures = _report.captioned({path.stem: path.read_bytes() for path in files})
     if "images" in pictures and images:
         pictures["images"] = (images, pictures["images"][1])
-    shown_ones = figures_section(pictures, "Pictures")
+    shown_ones = _page.figures_section(pictures, "Pictures")
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
     note = f'<p class="note">The recovered values are in the same folder: {tidy(arrays)}.</p>'
     sections = [
@@ -98,13 +78,11 @@ def rows_table(rows: list[dict[str, Any]], caption: str, *, where: str = "") -> 
     names = list(rows[0])
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     headings = [name.replace("_", " ") for name in names]
-    return data_table(headings, cells, caption, most=200, where=where)
+    return _page.data_table(headings, cells, caption, most=200, where=where)
 
 
 def _cell(value: Any) -> str:
-    if value is None or value != value:
-        return "-"
-    return number(value) if isinstance(value, float) else shown(value, 400)
+    return number(value) if isinstance(value, float | None) else shown(value, 400)
 
 
 _POLICIES = {
@@ -123,15 +101,15 @@ def advice_page(content: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     """
     chosen = content["chosen"] or {}
     options = [{**one, "is_chosen": all(one.get(name) == chosen.get(name, "") for name in _SIZES)}
-               for one in labelled(content["options"])]  # fmt: skip
+               for one in _plots.labelled(content["options"])]  # fmt: skip
     series = [_series(option) for option in options]
-    told = verdicts([("good", "take", f"{one.label}: {one.words}")
+    told = _page.verdicts([("good", "take", f"{one.label}: {one.words}")
                      for one in series if one.verdict == _TAKE]
                     or [("bad", "none", "no scheme keeps what is demanded")])  # fmt: skip
-    glance = opening([options_chart(options)], series) if options else ""
+    glance = _page.opening([_plots.options_chart(options)], series) if options else ""
     sections = [
-        Section("At a glance", told + glance + (legend(series, "Schemes") if series else "")),
-        Section("Advice", paragraphs(content["sentences"])),
+        Section("At a glance", told + glance + (_page.legend(series, "Schemes") if series else "")),
+        Section("Advice", _page.paragraphs(content["sentences"])),
         Section("Schemes", _table(options) if options else ""),
         Section("If clients are lost inside rounds", _policies(content)),
     ]
@@ -173,8 +151,8 @@ def _table(options: list[dict[str, Any]]) -> str:
     rows = []
     for option in options:
         played = option.get("played") or {}
-        mark: Any = badge(*_TAKE) if option["is_chosen"] else ""
-        mark = mark or (badge("told", "best") if option.get("is_best") else "")
+        mark: Any = _page.badge(*_TAKE) if option["is_chosen"] else ""
+        mark = mark or (_page.badge("told", "best") if option.get("is_best") else "")
         rows.append((
             option["label"], mark, number(option.get("weak_lower")), _hidden(option),
             number(option.get("cardinality"), 3), _percent(option.get("skipped")),
@@ -183,8 +161,10 @@ def _table(options: list[dict[str, Any]]) -> str:
         ))  # fmt: skip
     headings = ("Scheme", "", "T", "Hidden", "Mean clients", "No sum", "F, played", "T, played",
                 "Hidden, played", "Exposed, played")  # fmt: skip
-    table = data_table(headings, rows, "What each scheme keeps and costs", where="options.csv")
-    return f'{table}<p class="note">{text_of("advice_note")}</p>'
+    table = _page.data_table(
+        headings, rows, "What each scheme keeps and costs", where="options.csv"
+    )
+    return f'{table}<p class="note">{_page.text_of("advice_note")}</p>'
 
 
 def _policies(content: Mapping[str, Any]) -> str:
@@ -197,7 +177,7 @@ def _policies(content: Mapping[str, Any]) -> str:
     if not rows:
         return ""
     caption = f"If {_percent(content.get('policy_loss'))} of clients are lost inside rounds"
-    return data_table(("Then", "T", "Hidden", "Mean clients", "No sum"), rows, caption)
+    return _page.data_table(("Then", "T", "Hidden", "Mean clients", "No sum"), rows, caption)
 
 
 _SCHEMAS = (1, 2)  # the second is that of sweeps
@@ -262,7 +242,7 @@ def report(
     if column is not None:
         check_known(column, "column", ("single", "double"), "a known width")
     manifest, text = _page_of(own)
-    figures = () if column is None else redraw(own, column)
+    figures = () if column is None else _plots.redraw(own, column)
     write_whole(target, text)
     papers = tuple(paper.key for paper, _ in papers_behind(manifest))
     return SavedReport(target, str(manifest.get("command", "")), papers, figures)
@@ -270,9 +250,9 @@ def report(
 
 def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
     """Return a folder's provenance and its page."""
-    verdicts = folder / "verdicts.json"
-    if verdicts.is_file():
-        content = read_part(verdicts, "items", "manifest")
+    judged = folder / "verdicts.json"
+    if judged.is_file():
+        content = read_part(judged, "items", "manifest")
         return content["manifest"], from_papers("mrsa_jax.pages")(folder, content)
     manifest = read_json(folder / _MANIFEST)
     if manifest is None:
@@ -341,10 +321,7 @@ def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
         from mrsa_jax.study._report_sweep import sweep_page
 
         return sweep_page(manifest, results)
-    return _report.study_page(manifest, results, _pictures(folder))
-
-
-def _pictures(folder: pathlib.Path) -> dict[str, bytes]:
-    """Return the pictures of a folder that are not of what its data set is drawn from."""
-    files = sorted(folder.glob("*.png"))
-    return {path.stem: path.read_bytes() for path in files if path.stem not in FIGURES}
+    # pictures that are not of what the data set is drawn from
+    files = [path for path in sorted(folder.glob("*.png")) if path.stem not in FIGURES]
+    pictures = {path.stem: path.read_bytes() for path in files}
+    return _report.study_page(manifest, results, pictures)

@@ -17,17 +17,7 @@ from mrsa_jax.plotting.points import (
 )
 from mrsa_jax.study import _page, _points, _report
 from mrsa_jax.study._explorer import linked
-from mrsa_jax.study._page import (
-    Section,
-    Series,
-    charts_section,
-    data_table,
-    keys,
-    legend,
-    opening,
-    paragraphs,
-    settings_section,
-)
+from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.errors import require
@@ -92,7 +82,9 @@ def over_seeds(
         return table, {}
     groups = table.groupby(settings, sort=False, dropna=False)
     measured = [str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"]
-    how: dict[Any, Any] = {name: _how(name) for name in measured}
+    how: dict[Any, Any] = {
+        name: "mean" if _points.statistic(name) == "mean" else "min" for name in measured
+    }
     found = groups.agg(how).reset_index()
     found.insert(len(settings), "seeds", groups.size().to_numpy())
     low, high = groups[measured].min().to_numpy(), groups[measured].max().to_numpy()
@@ -101,10 +93,6 @@ def over_seeds(
         for i, k in zip(*np.nonzero(high > low), strict=True)
     }
     return found, spans
-
-
-def _how(name: str) -> str:
-    return {"least": "min", "earliest": "min"}.get(_points.statistic(name), "mean")
 
 
 def sweep_series(
@@ -193,9 +181,8 @@ def plot_any(
     """
     check_columns(table, variable=variable, x=x, hue=hue)
     require(bool(table[variable].notna().any()), "variable", "must have values", variable)
-    return draw(
-        _points.sweep_chart(results, table, variable, *default_axes(results, table, x, hue)), ax=ax
-    )
+    axes = default_axes(results, table, x, hue)
+    return draw(_points.sweep_chart(results, table, variable, *axes), ax=ax)
 
 
 def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
@@ -213,7 +200,7 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
         for axis in axes
         if "values" in axis
     ]
-    lines = data_table(("Axis", "Settings", "Values"), rows, "What changes") if rows else ""
+    lines = _page.data_table(("Axis", "Settings", "Values"), rows, "What changes") if rows else ""
     swept = str(manifest.get("swept", ""))
     own = swept.split()[-1].replace("-", "") if swept else ""
     defaults = _report.defaults_of(own)
@@ -223,10 +210,10 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     if defaults is not None:
         defaults = _without(defaults, changing)
         base = {name: value for name, value in base.items() if name in defaults}
-    settings = settings_section(base, defaults)
+    settings = _page.settings_section(base, defaults)
     settings = Section("Settings", lines + settings.content)
     parts, series = _found(results, table) if len(table) else ([], [])
-    findings = Section("Findings", paragraphs(_points.sweep_sentences(results)))
+    findings = Section("Findings", _page.paragraphs(_points.sweep_sentences(results)))
     sections = [*parts[:1], findings, *parts[1:]]
     sizes = " x ".join(_counted(results.sizes[name], name) for name in _points.axes_of(results))
     lead = [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"]
@@ -251,11 +238,11 @@ def _found(results: xr.Dataset, table: pd.DataFrame) -> tuple[list[Section], lis
     source = charts if learnt or not costs else costs
     first = {name: source.pop(name) for name in (learnt or list(source))[:1]}
     points = linked(pooled, settings, "".join(drawn(c, places) for c in costs.values()), spans)
-    opened = opening(list(first.values()), series) + legend(series, "Curves")
+    opened = _page.opening(list(first.values()), series) + _page.legend(series, "Curves")
     sections = [
         Section("At a glance", opened),
-        Section("Points", keys(series) * bool(costs) + points),
-        charts_section(charts, series),
+        Section("Points", _page.keys(series) * bool(costs) + points),
+        _page.charts_section(charts, series),
     ]
     return sections, series
 

@@ -24,15 +24,8 @@ from mrsa_jax._version import __version__
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as schemes
-from mrsa_jax.study._config import (
-    Settings,
-    command_of,
-    config_hash,
-    different_settings,
-    studied,
-    to_dict,
-    without_wishes,
-)
+from mrsa_jax.study import _config
+from mrsa_jax.study._config import Settings
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._load import each_once, own_and_tables, to_toml
 from mrsa_jax.study._parts import KINDS as parts
@@ -86,7 +79,7 @@ class Sources:
 
     def of(self, config: Any) -> dict[str, str]:
         """Return what `made_by` does."""
-        kind = kind_named(command_of(type(config)))
+        kind = kind_named(_config.command_of(type(config)))
         row = None if kind is None else kind.attack
         found = {"mrsa_jax": __version__}
         if row is not None:
@@ -95,7 +88,7 @@ class Sources:
         return found | self._of(config)
 
     def _of(self, config: Any) -> dict[str, str]:
-        own, tables = map(studied, own_and_tables(config))
+        own, tables = map(_config.studied, own_and_tables(config))
         found: dict[str, str] = {}
         for text in _texts(own):
             found |= {
@@ -266,7 +259,7 @@ def write_rows(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def is_resumed(config: Settings, manifest: dict[str, Any] | None) -> bool:
     """Return whether a command asks to continue this very run."""
     wants = getattr(config, "resume", False)
-    return wants and manifest is not None and manifest["config_hash"] == config_hash(config)
+    return wants and manifest is not None and manifest["config_hash"] == _config.config_hash(config)
 
 
 def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
@@ -276,7 +269,7 @@ def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
         ConfigurationError: If it is to resume a run of other settings.
         OutputExistsError: If it is neither to resume nor to overwrite it.
     """
-    theirs, ours = manifest["config_hash"], config_hash(config)
+    theirs, ours = manifest["config_hash"], _config.config_hash(config)
     where = f"{str(config.out)!r}"
     if getattr(config, "resume", False):
         if theirs == ours:
@@ -310,10 +303,10 @@ def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
 
 def _differences(config: Settings, manifest: dict[str, Any]) -> str:
     """Say in which settings a run differs, and how to repeat its own."""
-    command = command_of(type(config))
+    command = _config.command_of(type(config))
     if manifest.get("command") != command:
         return f"it is of the command {manifest.get('command')}"
-    differing = different_settings(manifest.get("config", {}), to_dict(config))
+    differing = _config.different_settings(manifest.get("config", {}), _config.to_dict(config))
     shown = [f"{name} is {ours} now and was {theirs}" for name, theirs, ours in differing[:3]]
     more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
     there = config.out / _SETTINGS
@@ -351,7 +344,7 @@ def run_folder(config: Settings, manifest: dict[str, Any]) -> Iterator[RunFolder
 
 def _begin(config: Settings, out: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Write what the run is to a new folder; `run.json`, which makes it one, last and whole."""
-    (out / _SETTINGS).write_text(to_toml(without_wishes(config)), encoding="utf-8")
+    (out / _SETTINGS).write_text(to_toml(_config.without_wishes(config)), encoding="utf-8")
     part = out / _PART
     with part.open("w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=2)

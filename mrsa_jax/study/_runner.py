@@ -36,20 +36,12 @@ _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 TRAJECTORIES = "trajectories"
 """Asks for what there is after each round, in addition to the ends that every sweep keeps."""
 DETAILS = {
-    "first_exposure": (
-        "client",
-        "int32",
-        "rounds",
-        "Round, from 0, that exposes the client; nan: never",
-    ),
+    "first_exposure": ("client", "int32", "rounds",
+                       "Round, from 0, that exposes the client; nan: never"),
     "skipped": ("round", "int8", "1", "Rounds in which no client was summed"),
-    "status": (
-        "round",
-        "int8",
-        "1",
-        "How each round ended, as `mrsa_jax.Status` counts; nan: nobody can be lost inside it",
-    ),
-}
+    "status": ("round", "int8", "1", "How each round ended, as `mrsa_jax.Status` counts; nan: "
+               "nobody can be lost inside it"),
+}  # fmt: skip
 """What a sweep keeps where it is asked for by name: dimension, type, units, description."""
 
 

@@ -18,7 +18,6 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.availability import assign_rates
-from mrsa_jax.data import ClientData
 from mrsa_jax.selection import RoundHistory, Selector
 from mrsa_jax.study import _trial
 from mrsa_jax.study._build import build_noise, sizes_of
@@ -252,16 +251,13 @@ def play_segments(
 
 def attack_segments(
     seed: int,
-    model: Any,
+    training: federated.Training,
     parameters: Any,
-    clients: ClientData,
     study: SegmentStudy,
     cohorts: np.ndarray,
     history: hetero.SegmentHistory,
-    *,
-    trainer: Any,
     aggregation: AggregationConfig,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None],
 ) -> np.ndarray:
     """Attack sums of segments with frozen models, as `attack_frozen` does whole ones.
 
@@ -272,32 +268,17 @@ def attack_segments(
         clients whose true update is zero.
     """
     key = fold(as_key(seed), int(Stream.ATTACK))
-    everyone = np.arange(clients.num_clients)
+    data, model = training.client_data, training.model
+    trainer: Any = training.trainer  # without state: that of a demo
+    everyone = np.arange(data.num_clients)
     truth = np.asarray(
-        federated.client_updates(key, model, parameters, clients, trainer, everyone), np.float32
+        federated.client_updates(key, model, parameters, data, trainer, everyone), np.float32
     )
-    sums = _segment_sums(key, study, cohorts, history, truth, aggregation, progress)
-    estimates = np.zeros(truth.shape, np.float64)
-    for (start, stop), rows, known in zip(history.bounds, history.participation, sums, strict=True):
-        if len(rows):
-            estimates[:, start:stop] = np.asarray(attacks.least_squares(rows, known))
-    return np.asarray(attacks.reconstruction_error(truth, estimates))
-
-
-def _segment_sums(
-    key: Any,
-    study: SegmentStudy,
-    cohorts: np.ndarray,
-    history: hetero.SegmentHistory,
-    truth: np.ndarray,
-    aggregation: AggregationConfig,
-    progress: Callable[[int, int], None] | None,
-) -> list[np.ndarray]:
-    """Return for each segment the sums of quantized updates that the server has learnt."""
     layout, clip, added = study.layout, aggregation.clip, study.noise(aggregation)
+    sent = truth
     if aggregation.clip_norm is not None:
         norm = jnp.float32(aggregation.clip_norm)
-        truth = np.stack([np.asarray(quantize.shortened(on_device(row), norm)) for row in truth])
+        sent = np.stack([np.asarray(quantize.shortened(on_device(row), norm)) for row in truth])
     sums = [
         np.zeros((len(rows), stop - start), np.float32)
         for rows, (start, stop) in zip(history.participation, history.bounds, strict=True)
@@ -306,7 +287,7 @@ def _segment_sums(
     for done, when in enumerate(played):
         own = study.members(cohorts[when])
         noise = round_key(key, when, Stream.QUANTIZATION)
-        codes = np.asarray(hetero.encode(noise, truth[own], layout, (-clip, clip), own, added)[0])
+        codes = np.asarray(hetero.encode(noise, sent[own], layout, (-clip, clip), own, added)[0])
         slot_of = np.full(len(study.order), -1)
         slot_of[own] = np.arange(len(own))
         for segment, (start, stop) in enumerate(history.bounds):
@@ -319,6 +300,9 @@ def _segment_sums(
                     total = (total - low) % block.modulus + low
                 step = 2 * clip / (block.num_levels - 1)
                 sums[segment][place] = total * step - clip * len(clients)
-        if progress is not None:
-            progress(done + 1, len(played))
-    return sums
+        progress(done + 1, len(played))
+    estimates = np.zeros(truth.shape, np.float64)
+    for (start, stop), rows, known in zip(history.bounds, history.participation, sums, strict=True):
+        if len(rows):
+            estimates[:, start:stop] = np.asarray(attacks.least_squares(rows, known))
+    return np.asarray(attacks.reconstruction_error(truth, estimates))

@@ -126,19 +126,17 @@ def _after(rounds: int) -> str:
 def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     exposed = [row for row in rows if row.exposed_clients > 0]
     safe = [row for row in rows if row.exposed_clients == 0]
+    error = _errors(exposed or safe)
+    with_error = error and f", with {error}"
     if not exposed:
         where = rows[0].scheme if len(rows) == 1 else "any of the schemes"
         text = f"{_after(rounds).capitalize()}, the server can solve for no client's update"
-        error = _errors(safe)
-        return f"{text} under {where}{error and f', with {error}'}."
-    text = (
-        f"The server sees only securely aggregated sums. Even so, {_after(rounds)} it can solve "
-        "for the individual updates of "
-    )
+        return f"{text} under {where}{with_error}."
+    text = "The server sees only securely aggregated sums. Even so, "
+    text += f"{_after(rounds)} it can solve for the individual updates of "
     text += _join([f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
                    f"(from round {row.first_exposed_after})" for row in exposed])  # fmt: skip
-    error = _errors(exposed)
-    text += f"{error and f', with {error}'}."
+    text += f"{with_error}."
     if safe:
         error = _errors(safe, "that error")
         text += f" It can solve for no client's update under {_join([row.scheme for row in safe])}"
@@ -175,11 +173,8 @@ def _errors(rows: list[Row], before: str = "") -> str:
 def _cost_sentence(rows: tuple[Row, ...]) -> str:
     """Say what privacy costs; a scheme whose strong T does not last is never advised."""
     exposed = [row for row in rows if row.exposed_clients > 0]
-    kept = [
-        row
-        for row in rows
-        if row.lasts and row.exposed_clients == 0 and row.strong_privacy is not None
-    ]
+    kept = [row for row in rows if row.lasts and not row.exposed_clients
+            and row.strong_privacy is not None]  # fmt: skip
     if len(rows) == 1 and rows[0].strong_privacy is not None:
         return f"{rows[0].scheme} has {_use(rows[0])}."
     if not kept:

@@ -7,7 +7,7 @@ their settings before anything runs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,16 +18,8 @@ from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import Availability
-from mrsa_jax.study import _build, _trial
-from mrsa_jax.study._config import (
-    Config,
-    DemoConfig,
-    ResourceConfig,
-    Scheme,
-    SimulateConfig,
-    TrainConfig,
-    schemes_of,
-)
+from mrsa_jax.study import _build, _config, _trial
+from mrsa_jax.study._config import Config, SimulateConfig, TrainConfig
 from mrsa_jax.study._runner import DETAILS, TRAJECTORIES, Machine, Variable
 from mrsa_jax.study._training_setting import lossy_trials
 
@@ -53,16 +45,9 @@ _AT_END = {
     "fairness_gap": ("float32", "1", "F: most less least often summed, a round"),
     "aggregation_cardinality": ("float32", "clients", "C: mean number of clients in a sum"),
 }
-_AFTER_EACH_ROUND = (
-    "strong_privacy",
-    "hidden_among_worst",
-    "hidden_among_median",
-    *_UPDATES,
-    "rank",
-    "exposed_clients",
-    "fairness_gap",
-    "aggregation_cardinality",
-)
+_AFTER_EACH_ROUND = ("strong_privacy", "hidden_among_worst", "hidden_among_median", *_UPDATES,
+                     "rank", "exposed_clients", "fairness_gap",
+                     "aggregation_cardinality")  # fmt: skip
 _LASTS = ("clients", "Weak T that lasts whatever the rounds bring; 1 where nothing is guaranteed")
 EVERYTHING = (TRAJECTORIES, *DETAILS)
 """What a study keeps, and a sweep where it is asked to."""
@@ -126,6 +111,25 @@ def study_variables(points: Sequence[dict[str, np.ndarray]], *axes: str) -> dict
     return found
 
 
+def of_schemes(
+    facts: Mapping[str, tuple[str, ...]], found: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what was found of each scheme, by variable, as a study has it.
+
+    Args:
+        facts: Units, description and axes of each variable.
+        found: The variables of each scheme.
+    """
+    return {
+        name: (
+            ("scheme", *axes),
+            np.stack([np.asarray(own[name]) for own in found]),
+            {"units": units, "description": about},
+        )
+        for name, (units, about, *axes) in facts.items()
+    }
+
+
 def nan_if_negative(values: Any) -> np.ndarray:
     """Return integers below 2**24 as float32, which holds them exactly; -1 would enter means."""
     own = np.asarray(values)
@@ -152,8 +156,8 @@ def scheme_variables(
 
 
 def known_before(
-    config: DemoConfig | SimulateConfig | TrainConfig,
-    schemes: tuple[Scheme, ...],
+    config: Config,
+    schemes: tuple[_config.Scheme, ...],
     available: Availability | None,
     rates: np.ndarray,
 ) -> dict[str, Any]:
@@ -176,7 +180,7 @@ def of_point(
     config: SimulateConfig | TrainConfig, available: Availability | None, rates: Any
 ) -> dict[str, np.ndarray]:
     """Return what is known of a point before it is played: C expected, T that lasts, and N."""
-    before = known_before(config, schemes_of(config), available, rates)
+    before = known_before(config, _config.schemes_of(config), available, rates)
     names = ("expected_cardinality", "guaranteed_privacy")
     own = {name: np.asarray(before[name][1][0]) for name in names}
     return own | {"largest_rank": np.asarray(config.population.num_clients)}
@@ -209,14 +213,12 @@ def stated_memory(config: Config) -> str:
         ConfigurationError: If memory does not suffice.
     """
     clients = config.population.num_clients
-    sizes = f"{config.rounds} rounds"
-    reduce = "num_clients or rounds"
+    sizes, reduce = f"{config.rounds} rounds", "num_clients or rounds"
+    entries = len(_config.schemes_of(config)) * (config.rounds + clients)
     if isinstance(config, SimulateConfig):
         sizes, reduce = f"{sizes}, {config.trials} trials", "num_clients, rounds or trials"
-    kept = 32 * len(schemes_of(config)) * (config.rounds + clients)  # of each scheme's results
-    if isinstance(config, SimulateConfig):
-        kept *= config.trials
-    needed = simulate_bytes(config) + kept
+        entries *= config.trials
+    needed = simulate_bytes(config) + 32 * entries  # of all schemes' results
     return memory_words(needed, "num_clients", f"{clients} with {sizes}", reduce)
 
 
@@ -309,7 +311,10 @@ def _histories(
 ) -> Iterable[np.ndarray]:
     """Return whom the server asks in the trials of each point, bool[B, J, N]."""
     seeds = [config.seed for config in configs]
-    schemes = [_selector(config) for config in configs], [_availability(one) for one in configs]
+    schemes = (
+        [_selector(config) for config in configs],
+        [_build.build_online(one.seed, one.population)[0] for one in configs],
+    )
     sizes, mesh = (configs[0].rounds, configs[0].trials), _mesh(machine)
     if together == 1 and mesh is None:  # in whatever form is best for one
         own = zip(seeds, *schemes, strict=True)
@@ -323,7 +328,7 @@ def _mesh(machine: Machine) -> Any:
         return None
     if jax.process_count() > 1:
         return jax.sharding.Mesh(np.asarray(jax.devices()), ("trials",))
-    return _build.build_mesh(ResourceConfig(devices=machine.devices))
+    return _build.build_mesh(_config.ResourceConfig(devices=machine.devices))
 
 
 def _on_all_hosts(
@@ -363,12 +368,8 @@ def _with_losses(
 
 
 def _selector(config: SimulateConfig) -> selection.Selector:
-    (scheme,) = schemes_of(config)
+    (scheme,) = _config.schemes_of(config)
     return _build.build_selector(scheme, config.population)
-
-
-def _availability(config: SimulateConfig) -> Any:
-    return _build.build_online(config.seed, config.population)[0]
 
 
 def _rule(config: SimulateConfig) -> Any:

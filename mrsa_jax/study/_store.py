@@ -22,18 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.sources import commit
+from mrsa_jax.study import _run_folder
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
-from mrsa_jax.study._run_folder import (
-    changes,
-    check_not_in_use,
-    check_unfinished,
-    is_free,
-    is_resumed,
-    made_by,
-    read_json,
-    unfinished_run,
-    write_json,
-)
 from mrsa_watch._base.errors import (
     ConfigurationError,
     OutputExistsError,
@@ -65,7 +55,7 @@ def provenance(config: Settings) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": device_name(),
         "commit": commit(),
-        "made_by": made_by(config),
+        "made_by": _run_folder.made_by(config),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -90,24 +80,24 @@ def check_output(config: Settings) -> pathlib.Path:
         raise ConfigurationError(f"`out` must be a folder; got {str(out)!r}")
     if not os.access(parent, os.W_OK):
         raise StoreError(f"`out` must lie in a writable folder; got {str(out)!r}")
-    if is_free(out):
+    if _run_folder.is_free(out):
         return out
-    check_not_in_use(out)
-    run, study = unfinished_run(out), read_json(out / _MANIFEST)
+    _run_folder.check_not_in_use(out)
+    run, study = _run_folder.unfinished_run(out), _run_folder.read_json(out / _MANIFEST)
     if run is None and study is None:
         raise OutputExistsError(
             f"`out` must be empty, new, or hold a study; got {str(out)!r}, which holds other files"
         )
     if run is not None:
-        check_unfinished(config, run)
-    if study is not None and not is_resumed(config, run):
+        _run_folder.check_unfinished(config, run)
+    if study is not None and not _run_folder.is_resumed(config, run):
         _check_finished(config, study)
     return out
 
 
 def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
     if getattr(config, "resume", False):
-        return check_unfinished(config, manifest)
+        return _run_folder.check_unfinished(config, manifest)
     theirs, ours = manifest["config_hash"], config_hash(config)
     if theirs != ours and not config.overwrite:
         raise OutputExistsError(
@@ -120,15 +110,15 @@ def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
 
 def is_complete(config: Settings) -> bool:
     """Return whether the output folder holds this very study, complete, and no run of it."""
-    manifest = read_json(config.out / _MANIFEST)
+    manifest = _run_folder.read_json(config.out / _MANIFEST)
     same = manifest is not None and manifest["config_hash"] == config_hash(config)
-    return same and unfinished_run(config.out) is None
+    return same and _run_folder.unfinished_run(config.out) is None
 
 
 def changes_since(config: Settings) -> tuple[str, ...]:
     """Say what has changed since the complete study in the output folder was made."""
-    manifest = read_json(config.out / _MANIFEST) or {}
-    return changes(manifest.get("made_by"), made_by(config))
+    manifest = _run_folder.read_json(config.out / _MANIFEST) or {}
+    return _run_folder.changes(manifest.get("made_by"), _run_folder.made_by(config))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,9 +136,8 @@ class StudyFolder:
     def write_results(self, results: xr.Dataset) -> None:
         """Write the data set, provenance in its attributes, to `results.zarr`."""
         # String coordinates have a fixed width in the store, so that every zarr reader opens it.
-        stored = results.assign_attrs(
-            {key: json.dumps(value) for key, value in self.manifest.items()}
-        )
+        told = {key: json.dumps(value) for key, value in self.manifest.items()}
+        stored = results.assign_attrs(told)
         stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
         stored.to_zarr(self.path / _STORE, mode="w", consolidated=False, zarr_format=2)
 
@@ -174,7 +163,7 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
         try:
             manifest = provenance(config)
             yield StudyFolder(partial, manifest)
-            write_json(partial / _MANIFEST, manifest)
+            _run_folder.write_json(partial / _MANIFEST, manifest)
             _replace(partial, out)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -255,15 +244,14 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         (['Random'], 5)
     """
     from mrsa_jax.study import _accessor, _view
-    from mrsa_jax.study._accessor import find_schemes
 
     is_path = isinstance(path, str | os.PathLike)
     require(is_path, "path", "must be the folder of a study", path)
     folder = pathlib.Path(path)
-    manifest = read_json(folder / _MANIFEST)
+    manifest = _run_folder.read_json(folder / _MANIFEST)
     is_sweep = manifest is not None and manifest.get("schema") == _view.SCHEMA
     if manifest is None or not (is_sweep or (folder / _STORE).is_dir()):
-        half = unfinished_run(folder) is not None
+        half = _run_folder.unfinished_run(folder) is not None
         hint = ", whose run is not complete: --resume continues it" if half else ""
         raise ConfigurationError(f"`path` must be the folder of a study; got {str(folder)!r}{hint}")
     if manifest.get("schema") not in (_SCHEMA, _view.SCHEMA):
@@ -272,11 +260,10 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
             f"{manifest.get('schema')!r}"
         )
     _accessor.register()
-    if is_sweep:
-        results = _view.View(folder, manifest).opened()
-    else:
-        results = _view.open_arrays(folder / _STORE)
-    return find_schemes(results).assign_attrs({k: json.loads(v) for k, v in results.attrs.items()})
+    results = (_view.View(folder, manifest).opened() if is_sweep
+               else _view.open_arrays(folder / _STORE))  # fmt: skip
+    told = {name: json.loads(text) for name, text in results.attrs.items()}
+    return _accessor.find_schemes(results).assign_attrs(told)
 
 
 def measured_drift(folder: pathlib.Path) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from mrsa_jax.study import (
     _accessor,
     _build,
     _cite,
+    _config,
     _report,
     _sentences,
     _simulate_points,
@@ -30,18 +31,7 @@ from mrsa_jax.study import (
 )
 from mrsa_jax.study._accessor import find_schemes
 from mrsa_jax.study._build import build_bounded
-from mrsa_jax.study._config import (
-    Config,
-    DemoConfig,
-    Scheme,
-    SimulateConfig,
-    TrainConfig,
-    command_of,
-    config_hash,
-    schemes_of,
-    to_dict,
-    without_wishes,
-)
+from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
@@ -121,15 +111,9 @@ class SavedStudy:
 def check(config: Config) -> str:
     """Reject what only libraries and the machine can tell; return what memory is needed."""
     words = stated_memory(config)  # before anything as large as the clients are many is built
-    _check_schemes(config)
-    return words
-
-
-def _check_schemes(config: Config) -> None:
-    """Reject settings that only building the schemes shows to be wrong, and unknown data."""
     if config.population.assignment != "by_label":
         _build.build_online(config.seed, config.population)
-    for scheme in schemes_of(config):
+    for scheme in _config.schemes_of(config):
         selector = _build.build_selector(scheme, config.population)
         _build.build_rule(config.protocol, selector)
         if not isinstance(config, SimulateConfig):
@@ -142,6 +126,7 @@ def _check_schemes(config: Config) -> None:
         name = config.data.dataset
         if not name.startswith("tfds:") and name.split(":")[0] not in parts["dataset"].rows:
             check_known(name, "dataset", (*data.SOURCES, "tfds:NAME"), "a known data set")
+    return words
 
 
 def run(config: Config, progress: Progress) -> xr.Dataset:
@@ -155,13 +140,11 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
 
 def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
     """Return results that know what they are of, and what can be asked of them."""
-    from mrsa_jax.study._accessor import find_schemes
-
     _accessor.register()
     return find_schemes(results).assign_attrs(
-        command=command_of(type(config)),
-        config_hash=config_hash(config),
-        config=to_dict(config),
+        command=_config.command_of(type(config)),
+        config_hash=_config.config_hash(config),
+        config=_config.to_dict(config),
         seed=config.seed,
     )
 
@@ -198,7 +181,7 @@ def run_and_save(
         checkpoints = federated.checkpoints(
             own.checkpoints,
             every=config.checkpoint_every,
-            identity=config_hash(config),
+            identity=_config.config_hash(config),
             on_damage=functools.partial(warn, progress),
         )
         with _training.trackers(config.track, own.tracking) as callbacks:
@@ -242,7 +225,9 @@ def _save(
     show(saved)
     folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
     folder.write_results(results)
-    (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
+    (folder.path / "config.toml").write_text(
+        to_toml(_config.without_wishes(config)), encoding="utf-8"
+    )
     # a demo's are for screens alone: `report --column` draws for print
     screens: dict[str, Any] = {"formats": ("png",)} if isinstance(config, DemoConfig) else {}
     plotting.save_study_figures(results, folder.path, ahead=ahead, **screens)
@@ -255,33 +240,28 @@ def _simulate(
     config: SimulateConfig, progress: Progress, early: Callable[[xr.Dataset], None] | None
 ) -> xr.Dataset:
     """Run the sweep of the schemes, a point each, and report each as soon as it is known."""
-    schemes = schemes_of(config)
+    schemes = _config.schemes_of(config)
     online = _build.build_online(config.seed, config.population)
     # of each scheme what is known, and not who took part: that is as large as all trials' clients
     known: list[dict[str, np.ndarray]] = []
     for text, scheme in zip(config.schemes, schemes, strict=True):
         if known and early is not None:
-            early(_found(config, schemes[: len(known)], *online, known))
+            early(_found(config, online, known))
         progress.stage(scheme.label, config.trials)
         point = dataclasses.replace(config, schemes=(text,))
         known += _simulate_points.run([point], Machine(), EVERYTHING, 1, progress.update)
-    return _found(config, schemes, *online, known)
+    return _found(config, online, known)
 
 
-def _found(
-    config: SimulateConfig,
-    schemes: tuple[Scheme, ...],
-    available: Availability,
-    rates: np.ndarray,
-    known: list[dict[str, np.ndarray]],
-) -> xr.Dataset:
-    """Return the data set of the schemes that were played."""
+def _found(config: SimulateConfig, online: Any, known: list[dict[str, np.ndarray]]) -> xr.Dataset:
+    """Return the data set of the schemes that were played, the first of the settings'."""
     import xarray as xr  # takes a second: not before the first trial
 
+    schemes = _config.schemes_of(config)[: len(known)]
     labels = [scheme.label for scheme in schemes]
     axes = coordinates(labels, config.rounds, config.population.num_clients)
     return xr.Dataset(
-        known_before(config, schemes, available, rates) | study_variables(known, "trial"),
+        known_before(config, schemes, *online) | study_variables(known, "trial"),
         coords=axes | {"trial": np.arange(config.trials)},
     )
 

@@ -136,8 +136,7 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
     """
     if chart.cells is not None:
         return _picture(chart, chart.cells)
-    along = _scale(chart, "x")
-    up = _scale(chart, "y")
+    along, up = _scale(chart, "x"), _scale(chart, "y")
     if along is None or up is None:
         return ""
     frame = _frame(along, up, chart)
@@ -148,14 +147,17 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
         marks += _marks(line, place, along, up)
         if line.kind != "marks":
             name = f' data-n="{tidy(line.name)}"' if line.name else ""
-            inner = _band(line, along, up) + _path(line, along, up)
             row = f' data-i="{line.rows[0]}"' if len(line.rows) else ""
+            shape = _steps if line.kind == "step" else _straight
+            path = "".join(map(shape, _runs(line.x, line.y, along, up)))
+            inner = f'{_band(line, along, up)}<path d="{path}"/>'
             curves.append(f'<g class="{place} {line.weight}"{name}{row} '
                           f'data-s="{tidy(line.series)}">{inner}</g>')  # fmt: skip
     words = f'<text class="empty" x="50%" y="50%">{tidy(chart.empty)}</text>'
     box = f"{_n(along.low)} {_n(-up.high)} {_n(along.high - along.low)} {_n(up.high - up.low)}"
     inner = _stretched(box, f'<g transform="scale(1 -1)">{"".join(curves)}</g>')
-    over = f"{_rules(along, up, chart)}{words * bool(chart.empty and _is_zero(chart))}"
+    is_zero = not any(np.nansum(np.abs(np.asarray(line.y, float))) for line in chart.lines)
+    over = f"{_rules(along, up, chart)}{words * bool(chart.empty and is_zero)}"
     return _figure(chart, f"{frame}{inner}{''.join(marks)}{over}", is_large=is_large)
 
 
@@ -174,9 +176,7 @@ def _picture(chart: Chart, cells: Cells) -> str:
     edges = "".join(f"M{edge} 0V{rows}" for edge in cells.edges)
     drawing = (
         f'<image width="{columns}" height="{rows}" preserveAspectRatio="none" '
-        f'style="image-rendering: pixelated" '
-        f'href="{address}"/>'
-        f'<path class="edge" d="{edges}"/>'
+        f'style="image-rendering: pixelated" href="{address}"/><path class="edge" d="{edges}"/>'
     )
     frame = _frame(along, Scale(down.high, down.low, down.ticks), chart)
     inner = _stretched(f"0 0 {columns} {rows}", drawing)
@@ -199,10 +199,6 @@ def _figure(chart: Chart, drawing: str, keys: str = "", *, is_large: bool = Fals
         f'<p class="axis below">{tidy(chart.x_label)}</p>{keys}'
         f"<figcaption>{tidy(chart.caption)}</figcaption></figure>"
     )
-
-
-def _is_zero(chart: Chart) -> bool:
-    return all(not np.nansum(np.abs(np.asarray(line.y, float))) for line in chart.lines)
 
 
 def _scale(chart: Chart, axis: str) -> Scale | None:
@@ -288,13 +284,6 @@ def _marks(line: Line, place: str, along: Scale, up: Scale) -> Iterable[str]:
         row = f' data-i="{line.rows[k]}"' if len(line.rows) else ""
         yield (f'<circle class="{place}"{row} cx="{x}" cy="{y}" r="{5 + 2.5 * below:g}">'
                f"<title>{tidy(words)}</title></circle>")  # fmt: skip
-
-
-def _path(line: Line, along: Scale, up: Scale) -> str:
-    """Return a line in the units of the data."""
-    parts = _runs(line.x, line.y, along, up)
-    d = "".join(_steps(run) if line.kind == "step" else _straight(run) for run in parts)
-    return f'<path d="{d}"/>'
 
 
 def _runs(x: Any, y: Any, along: Scale, up: Scale) -> list[np.ndarray]:

@@ -29,14 +29,9 @@ _TRACED = {
     "": ("seed", "scheme"),
     "population": ("dropout_rates", "assignment"),
     "aggregation": ("noise_multiplier", "clip_norm", "target_delta"),
-    "training": (
-        "learning_rate",
-        "server_learning_rate",
-        "decay_rounds",
-        "decay_factor",
-        "evaluate_every",
-    ),
-}
+    "training": ("learning_rate", "server_learning_rate", "decay_rounds", "decay_factor",
+                 "evaluate_every"),
+}  # fmt: skip
 _END = {
     "accuracy": ("float32", "1", "Accuracy on the test set after the last round"),
     "best_accuracy": ("float32", "1", "Largest accuracy of any test"),
@@ -186,8 +181,5 @@ def run(
                 found["evaluated_round"] = result.evaluated_rounds + 1
         if "status" in kept:
             found["status"] = np.asarray(result.status)[: len(history.participation)]
-        yield _arrays(found | known_of(history, kept))
-
-
-def _arrays(values: dict[str, Any]) -> dict[str, np.ndarray]:
-    return {name: np.asarray(value) for name, value in values.items()}
+        found |= known_of(history, kept)
+        yield {name: np.asarray(value) for name, value in found.items()}

@@ -13,16 +13,9 @@ import numpy as np
 
 from mrsa_jax import federated, selection
 from mrsa_jax._core.device import in_context
-from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
+from mrsa_jax.study import _build, _config, _drift, _noise, _segments, _trial
 from mrsa_jax.study._compiling import Compiling
-from mrsa_jax.study._config import (
-    DemoConfig,
-    Scheme,
-    TrackerName,
-    TrainConfig,
-    schemes_of,
-    secret_seed,
-)
+from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._simulate_points import (
@@ -47,23 +40,19 @@ if TYPE_CHECKING:
 
 Callback = Callable[[dict[str, Any]], None]
 
-MAKERS: dict[TrackerName, Callable[[pathlib.Path], Any]] = {
+MAKERS: dict[_config.TrackerName, Callable[[pathlib.Path], Any]] = {
     "json_lines": lambda folder: federated.json_lines(folder / "metrics.jsonl"),
     "tensorboard": lambda folder: federated.tensorboard(folder / "tensorboard"),
     "wandb": lambda folder: federated.wandb(folder),
 }
-_AFTER_EACH_ROUND = (
-    "strong_privacy",
-    "exposed_clients",
-    "hidden_among_worst",
-    "hidden_among_median",
-    "fairness_gap",
-    "aggregation_cardinality",
-)
+_AFTER_EACH_ROUND = ("strong_privacy", "exposed_clients", "hidden_among_worst",
+                     "hidden_among_median", "fairness_gap", "aggregation_cardinality")  # fmt: skip
 
 
 @contextlib.contextmanager
-def trackers(names: Sequence[TrackerName], folder: pathlib.Path) -> Iterator[list[Callback]]:
+def trackers(
+    names: Sequence[_config.TrackerName], folder: pathlib.Path
+) -> Iterator[list[Callback]]:
     """Give what writes metrics into a folder, and close it at the end, however that comes.
 
     Raises:
@@ -77,20 +66,14 @@ def trackers(names: Sequence[TrackerName], folder: pathlib.Path) -> Iterator[lis
 
 
 def teller(
-    config: DemoConfig | TrainConfig,
-    scheme: Scheme,
-    played: Played,
-    dim: int,
-    note: Callback,
-    callbacks: Sequence[Callback],
+    setting: Setting, scheme: Scheme, played: Played, note: Callback, callbacks: Sequence[Callback]
 ) -> Callback:
     """Return what tells callbacks all that is known of a scheme's rounds.
 
     Args:
-        config: The study.
+        setting: What the trainings of the study share.
         scheme: The scheme that is trained.
         played: Its rounds.
-        dim: d, length of an update.
         note: Receives words about the training alone.
         callbacks: Each is given a separate dictionary.
     """
@@ -98,38 +81,20 @@ def teller(
         return note
     history = played.history
     known = {name: np.asarray(getattr(history, name)) for name in _AFTER_EACH_ROUND}
-    spent = _spent(config, played, dim)
+    spent, seed = _noise.spent(setting, played), setting.config.seed
 
     def tell(metrics: dict[str, Any]) -> None:
         note(metrics)
         index = metrics["step"]
         own = {name: path[index].item() for name, path in known.items()}
-        own = {name: value for name, value in own.items() if not _is_missing(name, value)}
-        who = {"step": index, "scheme": scheme.label, "seed": config.seed}
+        if own["strong_privacy"] < 1:  # nothing was learnt yet
+            del own["strong_privacy"]
+        own = {name: value for name, value in own.items() if not np.isnan(value)}
+        who = {"step": index, "scheme": scheme.label, "seed": seed}
         for callback in callbacks:
             callback(who | metrics | own | spent.get(index, {}))
 
     return tell
-
-
-def _is_missing(name: str, value: int | float) -> bool:
-    """Return whether a round has no such value: nothing was learnt yet."""
-    return bool(np.isnan(value)) or (name == "strong_privacy" and value < 1)
-
-
-def _spent(
-    config: DemoConfig | TrainConfig, played: Played, dim: int
-) -> dict[int, dict[str, float]]:
-    """Return the clients' epsilons after each tested round; none without noise."""
-    if not config.aggregation.is_noisy:
-        return {}
-    every, last = config.training.evaluate_every, config.rounds - 1
-    tests = np.union1d(np.arange(every - 1, config.rounds, every), [last])
-    paths = zip(*_noise.over_tests(config, dim, played, tests), strict=True)
-    return {
-        int(index): dict(zip(_noise.BY_TEST, map(float, own), strict=True))
-        for index, own in zip(tests, paths, strict=True)
-    }
 
 
 _WEAK = {"weak_lower": "at least this", "weak_upper": "at most this"}
@@ -161,18 +126,17 @@ def train_schemes(
     Raises:
         DivergedError: If the learning rate makes a training diverge.
     """
-    schemes, population = schemes_of(config), config.population
+    schemes, population = _config.schemes_of(config), config.population
     axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
     with Compiling(config) as compiling:
         setting = setting_of(config, progress)
-        clients = setting.clients
-        available, rates = _build.build_online(config.seed, population, clients)
+        available, rates = _build.build_online(config.seed, population, setting.clients)
         shared = known_before(config, schemes, available, rates)
         compiling.rounds(setting, schemes)
         progress.stage("what the server can know", len(schemes))
         played = []
         for scheme in schemes:
-            played.append(play(config, scheme, available, setting.dim, compiling.wait))
+            played.append(play(setting, scheme, available, compiling.wait))
             progress.update(len(played), len(schemes))
         known = shared | study_variables([known_of(one.history, EVERYTHING) for one in played])
         weak = [_quick_weak(config, one) for one in played]
@@ -269,9 +233,9 @@ def train_points(
     plays, trainings = [], []
     for setting in settings:
         config = setting.config
-        (scheme,) = schemes_of(config)
+        (scheme,) = _config.schemes_of(config)
         available, _ = _build.build_online(config.seed, config.population, setting.clients)
-        played = play(config, scheme, available, setting.dim)
+        played = play(setting, scheme, available)
         plays.append(played)
         trainings.append(training_of(setting, scheme, played))
     results = federated.train_many(
@@ -280,15 +244,11 @@ def train_points(
         memory_bytes=settings[0].memory_bytes,
         mesh=settings[0].mesh,
     )
-    return [
-        (
-            played.history,
-            result,
-            _drift.of_point(result, played, setting.weights)
-            | _noise.of_point(setting.config, setting.dim, result, played),
-        )
-        for setting, played, result in zip(settings, plays, results, strict=True)
-    ]
+    found = []
+    for setting, played, result in zip(settings, plays, results, strict=True):
+        drifted = _drift.of_point(result, played, setting.weights)
+        found.append((played.history, result, drifted | _noise.of_point(setting, result, played)))
+    return found
 
 
 def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -328,17 +288,18 @@ def _train_one(
     Some of it is still computed, during the training of the next scheme.
     """
     config, progress = setting.config, setting.progress
+    training = training_of(setting, scheme, played)
     progress.stage(f"{scheme.label}: training", played.num_trained)
     stated = setting.stated_bytes(num_slots(played))
     meter = Meter(progress, played.updates_sent)
     result = federated.train(
         config.seed,
-        training_of(setting, scheme, played),
+        training,
         memory_bytes=setting.memory_bytes,
         mesh=setting.mesh,
         checkpoints=checkpoints,
         progress=meter.update,
-        callback=teller(config, scheme, played, setting.dim, meter.told, callbacks),
+        callback=teller(setting, scheme, played, meter.told, callbacks),
     )
     if result.diverged_round is not None:
         raise DivergedError(
@@ -359,7 +320,7 @@ def _train_one(
         "performance": meter.record(status, stated),
     }
     if config.aggregation.is_noisy:
-        column["noise"] = _noise.accounted(config, setting.dim, result, played)
+        column["noise"] = _noise.accounted(setting, result, played)
     later: dict[str, Future[Any]] = {}
     if result.drift is not None:
         measure = in_context(_drift.measured)
@@ -371,7 +332,7 @@ def _train_one(
         if weak is not None:
             column |= dict(zip(_WEAK, weak, strict=True))
     if isinstance(config, DemoConfig):
-        attack = functools.partial(_attack, setting, scheme, played, result.parameters)
+        attack = functools.partial(_attack, setting, scheme, played, training, result.parameters)
         if is_last or setting.mesh is not None:  # two programs over all devices wait for each other
             column["reconstruction_error"] = attack(progress)
         else:
@@ -380,7 +341,12 @@ def _train_one(
 
 
 def _attack(
-    setting: Setting, scheme: Scheme, played: Played, parameters: Any, progress: Progress
+    setting: Setting,
+    scheme: Scheme,
+    played: Played,
+    training: federated.Training,
+    parameters: Any,
+    progress: Progress,
 ) -> np.ndarray:
     """Attack what was learnt, with the trained model frozen."""
     config = setting.config
@@ -388,29 +354,18 @@ def _attack(
     if played.segments is not None:
         progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
         return _segments.attack_segments(
-            config.seed, setting.model, parameters, setting.clients, played.segments,
-            played.cohorts, played.sums,
-            trainer=setting.trainer, aggregation=config.aggregation, progress=progress.update,
+            config.seed, training, parameters, played.segments, played.cohorts, played.sums,
+            config.aggregation, progress.update,
         )  # fmt: skip
     if played.rounds is not None:
         rows, rounds = selection.learnt_rows(played.rounds)
     progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
-    frozen = _build.for_attack(config.aggregation)
-    report: Callable[[int, int], None] = progress.update
+    aggregator = _build.build_aggregator(
+        _config.secret_seed(config, scheme.label, "attack"), _build.for_attack(config.aggregation),
+        int(rows.sum(axis=1).max(initial=2)), len(parameters), samples=setting.samples,
+        cohort_size=config.population.cohort_size,
+    )  # fmt: skip
     return _trial.attack_frozen(
-        config.seed,
-        setting.model,
-        parameters,
-        setting.clients,
-        rows,
-        trainer=setting.trainer,
-        aggregator=_build.build_aggregator(
-            secret_seed(config, scheme.label, "attack"), frozen,
-            int(rows.sum(axis=1).max(initial=2)), len(parameters), samples=setting.samples,
-            cohort_size=config.population.cohort_size,
-        ),
-        rounds=rounds,
-        weights=setting.weights,
-        mesh=setting.mesh,
-        progress=report,
+        config.seed, training, parameters, rows, aggregator, progress.update,
+        rounds=rounds, mesh=setting.mesh,
     )  # fmt: skip

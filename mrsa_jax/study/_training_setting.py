@@ -12,16 +12,9 @@ import numpy as np
 from mrsa_jax import availability, federated, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.study import _build, _segments, _trial
+from mrsa_jax.study import _build, _config, _segments, _trial
 from mrsa_jax.study._build import code_dim
-from mrsa_jax.study._config import (
-    Config,
-    DemoConfig,
-    Scheme,
-    SimulateConfig,
-    TrainConfig,
-    secret_seed,
-)
+from mrsa_jax.study._config import Config, DemoConfig, Scheme, SimulateConfig, TrainConfig
 from mrsa_jax.study._progress import Progress, note
 from mrsa_watch._base.errors import require
 
@@ -93,37 +86,30 @@ def lossy_trials(
 
 
 def play(
-    config: DemoConfig | TrainConfig,
-    scheme: Scheme,
-    available: Any,
-    dim: int,
-    ready: Callable[[], object] = lambda: None,
+    setting: Setting, scheme: Scheme, available: Any, ready: Callable[[], object] = lambda: None
 ) -> Played:
     """Roll a scheme's rounds out and judge what a server can know of them.
 
     `ready` is called between the two.
     """
+    config = setting.config
     selector = _build.build_selector(scheme, config.population)
     rule = _build.build_rule(config.protocol, selector)
-    segments = segments_of(config, selector, dim)
+    segments = segments_of(config, selector, setting.dim)
     if rule is None:
         cohorts = selection.rollout(config.seed, selector, available, config.rounds)
-        if segments is not None:
-            return _with_segments(segments, np.asarray(cohorts), None)
-        sums = _trial.learnt_sums(cohorts)
-        ready()
-        return Played(_trial.analyse(sums), None, None)
-    rounds = _lossy_rounds(config, selector, available, rule)
-    if segments is not None:
-        return _with_segments(segments, np.asarray(rounds.survivors)[:, 0], rounds)
-    return Played(_trial.analyse_rounds(rounds), rounds, rule)
-
-
-def _with_segments(
-    segments: _segments.SegmentStudy, cohorts: np.ndarray, rounds: selection.RoundHistory | None
-) -> Played:
-    history, sums = _segments.play_segments(segments, cohorts, rounds)
-    return Played(history, rounds, None, segments, cohorts, sums)
+        if segments is None:
+            sums = _trial.learnt_sums(cohorts)
+            ready()
+            return Played(_trial.analyse(sums), None, None)
+        asked, rounds = np.asarray(cohorts), None
+    else:
+        rounds = _lossy_rounds(config, selector, available, rule)
+        if segments is None:
+            return Played(_trial.analyse_rounds(rounds), rounds, rule)
+        asked = np.asarray(rounds.survivors)[:, 0]
+    history, learnt = _segments.play_segments(segments, asked, rounds)
+    return Played(history, rounds, None, segments, asked, learnt)
 
 
 @dataclasses.dataclass
@@ -251,9 +237,9 @@ def num_slots(played: Played) -> int:
 
 def _aggregator(setting: Setting, scheme: Scheme, played: Played) -> Any:
     config = setting.config
-    secret = secret_seed(config, scheme.label)
+    secret = _config.secret_seed(config, scheme.label)
     if played.segments is not None:
-        rule = _build.CLIP_RULES[config.aggregation.clip_rule](config.aggregation)
+        rule = _build.clip_rule(config.aggregation)
         return played.segments.aggregator(secret, config.aggregation, rule)
     return plain_aggregator(setting, num_slots(played), scheme.label, rule=played.rule)
 
@@ -262,6 +248,6 @@ def plain_aggregator(setting: Setting, num_slots: int, *names: str, rule: Any = 
     """Return the aggregator of a training without segments, with pads of these names."""
     config = setting.config
     return _build.build_aggregator(
-        secret_seed(config, *names), config.aggregation, num_slots, setting.dim,
+        _config.secret_seed(config, *names), config.aggregation, num_slots, setting.dim,
         rule=rule, samples=setting.samples, cohort_size=config.population.cohort_size,
     )  # fmt: skip

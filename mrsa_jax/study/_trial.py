@@ -19,7 +19,6 @@ from mrsa_jax._core.device import at_once
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
-from mrsa_jax.data import ClientData
 from mrsa_jax.privacy._summary import summaries
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
@@ -265,14 +264,11 @@ def analyse_sums(
     round_of = np.searchsorted(ends, np.arange(len(every)))
     over: Any = slice(-1, None) if at_end else ends
     first = np.where(found.first_exposure >= 0, round_of[found.first_exposure], -1)
-    return dataclasses.replace(
-        found,
+    paths = ("strong_privacy", "rank", "hidden_among_worst", "hidden_among_median")
+    return History(
+        **{name: getattr(found, name)[over] for name in paths},
         participation=own,
-        strong_privacy=found.strong_privacy[over],
-        rank=found.rank[over],
         first_exposure=first.astype(np.int32),
-        hidden_among_worst=found.hidden_among_worst[over],
-        hidden_among_median=found.hidden_among_median[over],
         fairness_gap=np.asarray(selection.fairness_gap(own)),
         aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
     )
@@ -319,17 +315,14 @@ def rounds_with_sums(history: np.ndarray) -> int:
 
 def attack_frozen(
     seed: int,
-    model: Any,
+    training: federated.Training,
     parameters: Any,
-    clients: ClientData,
     participation: np.ndarray,
-    *,
-    trainer: Any,
     aggregator: Any,
+    progress: Callable[[int, int], None],
+    *,
     rounds: np.ndarray | None = None,
-    weights: np.ndarray | None = None,
     mesh: Any = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Attack a history whose models are frozen, the worst case of Multi-RoundSecAgg's Fig 9.
 
@@ -339,18 +332,16 @@ def attack_frozen(
 
     Args:
         seed: Seed of local training and rounding.
-        model: flax module.
+        training: Its model, data, trainer and weights; with weights the unknowns are weighted
+            updates.
         parameters: float32[d], the frozen model.
-        clients: The clients' data.
         participation: bool[J, N], or a row for each sum that was learnt.
-        trainer: Local trainer.
         aggregator: As in training, but without a rule, as only learnt sums are asked of it; the
             ring sums may be of fidelity `sets`, bit-equal to `array`.
+        progress: Called with (rounds done, rounds to do).
         rounds: int[J], the round of each row, where that is not its place: a client's rounding
             is the same in all sums of a round.
-        weights: int[N], for an aggregator of weighted means; the unknowns are weighted updates.
         mesh: As in training.
-        progress: Called with (rounds done, rounds to do).
 
     Returns:
         float64[N], relative squared error of each client's reconstructed update (eq. (35)); nan
@@ -359,6 +350,8 @@ def attack_frozen(
     Source: Multi-RoundSecAgg (AAAI version), Appendix H.2, eq. (33) to (35).
     """
     key = fold(as_key(seed), int(Stream.ATTACK))
+    trainer: Any = training.trainer  # without state: that of a demo
+    weights: Any = training.weights
     rows = np.flatnonzero(participation.any(axis=1))
     largest = int(participation.sum(axis=1).max(initial=1))
     width = int(getattr(aggregator, "num_participants", largest))
@@ -366,7 +359,7 @@ def attack_frozen(
     places = np.arange(-(-participation.shape[1] // width) * width) % participation.shape[1]
     updates = np.concatenate([
         np.asarray(federated.client_updates(
-            key, model, parameters, clients, trainer, cohort, mesh=mesh
+            key, training.model, parameters, training.client_data, trainer, cohort, mesh=mesh
         ))
         for cohort in places.reshape(-1, width)
     ])[: participation.shape[1]]  # fmt: skip
@@ -380,25 +373,16 @@ def attack_frozen(
             sums.append(_alone(aggregator.quantizer, noise, updates, members[0], weights))
             continue
         extras = {} if weights is None else {"weights": np.where(present, weights[members], 0)}
-        out, state = aggregator.aggregate(
-            noise,
-            state,
-            jax.device_put(updates[members]),
-            on_device(members),
-            on_device(present),
-            **extras,
-        )
+        placed = jax.device_put(updates[members]), on_device(members), on_device(present)
+        out, state = aggregator.aggregate(noise, state, *placed, **extras)
         if int(out.status) == Status.OK:
             learnt.append(row)
             sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
-        if progress is not None:
-            progress(done + 1, len(rows))
+        progress(done + 1, len(rows))
     if not sums:
         return np.full(participation.shape[1], np.nan)
     estimates = attacks.least_squares(participation[learnt], np.stack(sums))
-    truth = updates
-    if weights is not None:
-        truth = truth * np.asarray(weights, np.float32)[:, None]
+    truth = updates if weights is None else updates * np.asarray(weights, np.float32)[:, None]
     return np.asarray(attacks.reconstruction_error(truth, np.asarray(estimates)))
 
 

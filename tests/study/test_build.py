@@ -26,7 +26,6 @@ from mrsa_jax.study import (
     parse_scheme,
 )
 from mrsa_jax.study._build import (
-    CLIP_RULES,
     PARTITIONS,
     build_clients,
     build_mesh,
@@ -183,7 +182,6 @@ def test_servers_of_all_rates_share_their_update() -> None:
 def test_names_are_those_of_the_registry() -> None:
     hints = typing.get_type_hints(ProtocolConfig) | typing.get_type_hints(AggregationConfig)
     names = {field: typing.get_args(hint) for field, hint in hints.items()}
-    assert names["clip_rule"] == tuple(CLIP_RULES)
     assert names["noise"] == typing.get_args(Kind)
     assert names["split_policy"] == typing.get_args(SplitPolicy)
 

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study import _report
+from mrsa_jax.study import _page, _report
 
 EVIL = "<script>alert('x')</script>"
 
@@ -513,7 +513,7 @@ def _luminance(colour: str) -> float:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(scheme: str) -> None:
     """WCAG 2 asks for a contrast of 4.5 at least."""
-    light, dark = re.findall(r":root \{([^}]*--ink[^}]*)\}", _report.page("", [], []))[:2]
+    light, dark = re.findall(r":root \{([^}]*--ink[^}]*)\}", _page.page("", [], []))[:2]
     chosen = light if scheme == "light" else dark
     colours = dict(re.findall(r"--(\w+): (#\w+)", chosen))
     assert {"ink", "soft", "paper", "link", "mark", "shade"} <= set(colours)
@@ -524,11 +524,11 @@ def test_text_stands_out_from_its_ground(scheme: str) -> None:
 
 
 def test_a_table_keeps_its_numbers_to_the_right_and_escapes() -> None:
-    table = _report.data_table(("a", "b", EVIL), [(EVIL, "1.5 %", "-"), ("y", "2", "z")], "c")
+    table = _page.data_table(("a", "b", EVIL), [(EVIL, "1.5 %", "-"), ("y", "2", "z")], "c")
     assert "<script" not in table
     assert "<td>1.5 %</td>" in table
     assert '<td class="text">z</td>' in table
-    tall = _report.data_table(("a",), [(str(k),) for k in range(500)], "c", most=30, where="x.csv")
+    tall = _page.data_table(("a",), [(str(k),) for k in range(500)], "c", most=30, where="x.csv")
     assert tall.count("<tr>") == 31
     assert "470 more rows in x.csv" in tall
     assert 'class="wide tall"' in tall
@@ -537,11 +537,11 @@ def test_a_table_keeps_its_numbers_to_the_right_and_escapes() -> None:
 def test_a_section_s_name_is_a_safe_anchor() -> None:
     assert _report.Section("Table 1: T & C!", "").anchor == "table-1-t-c"
     assert _report.Section("§", "").anchor == "section"
-    assert _report.page("t", [], [_report.Section("Empty", "")]).count("<h2") == 0
+    assert _page.page("t", [], [_report.Section("Empty", "")]).count("<h2") == 0
 
 
 def test_settings_of_an_unknown_command_are_shown_without_defaults() -> None:
-    text = _report.settings_section({"a": 1, "b": {"c": EVIL}, "json": True}, None).content
+    text = _page.settings_section({"a": 1, "b": {"c": EVIL}, "json": True}, None).content
     assert "changed" not in text
     assert "<script" not in text
     assert "json" not in text

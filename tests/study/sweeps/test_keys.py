@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import numpy as np
@@ -13,10 +13,10 @@ import pytest
 
 from mrsa_jax.data import Dataset
 from mrsa_jax.study import _build, sweeps
-from mrsa_jax.study._build import CLIP_RULES, build_clients, build_online
+from mrsa_jax.study._build import build_clients, build_online, clip_rule
 from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._kinds import KINDS
-from mrsa_jax.study._tables import AggregationConfig
+from mrsa_jax.study._tables import AggregationConfig, ClipRuleName
 from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
 from mrsa_jax.study._view import CELL
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
@@ -123,11 +123,8 @@ def test_clip_rules_and_noise_read_what_is_said() -> None:
     }  # fmt: skip
     moving = AggregationConfig(clip_rule="last_max", clip_multiplier=2.0, noise="discrete_gaussian")
     assert as_read(moving) == dataclasses.replace(moving, noise="skellam")
-    for rule in CLIP_RULES:
-        own = [
-            CLIP_RULES[rule](AggregationConfig(clip_rule=rule, clip_multiplier=m))  # type: ignore[arg-type]
-            for m in (2.0, 3.0)
-        ]
+    for rule in get_args(ClipRuleName):
+        own = [clip_rule(AggregationConfig(clip_rule=rule, clip_multiplier=m)) for m in (2.0, 3.0)]
         assert (own[0] == own[1]) == (rule == "fixed")
     noisy = AggregationConfig(noise_multiplier=1.0, clip_norm=1.0, noise="discrete_gaussian")
     assert as_read(noisy) == noisy
