@@ -161,14 +161,14 @@ def _measure(
     """
     if not is_due.any():  # and nothing is compiled for it
         return
-    loops = _loops_of_rows()
+    of_rows = _loops_of_rows()
     found, rows = np.zeros((2, *shares.shape))
     growth, sums = np.zeros((2, len(shares)))
     most = np.array([_ONCE / rest_of_one(int(own), 1.0) for own in ranks[:, -1]])
-    loops.leverage_trials(history, ranks, is_due, most, found, rows, growth, sums)
+    of_rows.leverage_trials(history, ranks, is_due, most, found, rows, growth, sums)
     again = is_due & (sums > most) & np.isfinite(sums)
     if again.any():
-        loops.leverage_trials_again(history, ranks, again, found, rows, growth)
+        of_rows.leverage_trials_again(history, ranks, again, found, rows, growth)
     for b in np.flatnonzero(is_due):
         count, once = int(ranks[b, -1]), sums[b] <= most[b]
         last = rest_of_one(count, sums[b]) if once else rest_of_three(count, rows.shape[1])
