@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -87,13 +86,13 @@ class Membership:
         key = as_key(key)
         shadows = self._shadows(key, seen)
         flat = targets.reshape(-1, targets.shape[-1])
-        scores, threshold = _METHODS[self.method].score(seen, flat, shadows)
+        scores, threshold = _METHODS[self.method](seen, flat, shadows)
         return MembershipScores(scores.reshape(*targets.shape[:-1], -1), threshold)
 
     def _shadows(self, key: Array, view: MembershipView) -> _Shadows:
         """Train shadow models, each on its own draw of samples."""
-        asked = len(view.labels) if _METHODS[self.method].trains_on_candidates else 0
-        # about half of the shadow models see a candidate
+        # of this method about half of the shadow models see a candidate
+        asked = len(view.labels) if self.method == "likelihood_ratio" else 0
         of_asked = min(asked // 2, self.shadow_size)
         of_own, count = self.shadow_size - of_asked, len(view.own_labels)
         rule = "must leave samples of the adversary's own that a shadow model did not see"
@@ -321,13 +320,4 @@ def _by_likelihood_ratio(
     return scores, 0.0
 
 
-class _Method(NamedTuple):
-    score: Callable[[MembershipView, Array, _Shadows], tuple[np.ndarray, float]]
-    trains_on_candidates: bool  # whether half of the shadow models see a candidate
-
-
-_METHODS = {
-    "loss": _Method(_by_loss, trains_on_candidates=False),
-    "shadow": _Method(_by_shadow, trains_on_candidates=False),
-    "likelihood_ratio": _Method(_by_likelihood_ratio, trains_on_candidates=True),
-}
+_METHODS = {"loss": _by_loss, "shadow": _by_shadow, "likelihood_ratio": _by_likelihood_ratio}

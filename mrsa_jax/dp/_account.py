@@ -393,9 +393,7 @@ def _why_no_losses(plan: _Plan) -> str:
     """Return why privacy losses of this adversary cannot be drawn; nothing where they can."""
     if plan.adversary == "server":
         return _SEEN
-    if plan.sums is not None:
-        return _VARIES
-    return why_not_drawn(plan.histories, plan.strategy)
+    return _VARIES if plan.sums is not None else why_not_drawn(plan.histories, plan.strategy)
 
 
 def _why_not_amplified(plan: _Plan) -> str:
@@ -413,9 +411,7 @@ def _why_not_amplified(plan: _Plan) -> str:
         return "who is online is not independent over clients and rounds"
     if law.separation > 1 or law.coins is None:
         return "with a minimum separation, or bins, rounds depend on each other"
-    if plan.strategy is not None:
-        return "with a strategy rounds do not compose one by one"
-    return ""
+    return "" if plan.strategy is None else "with a strategy rounds do not compose one by one"
 
 
 # ---- checks

@@ -247,9 +247,8 @@ def _code_dim(run: Run) -> int:
 def _needed(lowered: Any) -> int:
     """Return the bytes of work space and results of a program."""
     stats = lowered.compile().memory_analysis()
-    if stats is None:  # a processor whose compiler does not say
-        return 0
-    return int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
+    # 0 where a processor's compiler does not say
+    return 0 if stats is None else int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
 
 
 def _of_host(run: Run) -> int:

@@ -92,9 +92,7 @@ def _enclosed(
         for column in zip(*units, strict=True):
             own = [_excess_of(h) for h in itertools.accumulate(q * q for q in column)]
             found.append(own[-1:] if last_only else own)
-        if any(None in own for own in found):
-            return None
-        return np.array(found, np.float64).T
+        return None if any(None in own for own in found) else np.array(found, np.float64).T
 
 
 def _excess_of(share: Any) -> float | None:

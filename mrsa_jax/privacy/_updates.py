@@ -12,7 +12,7 @@ q sums alone: what each further sum tells comes for nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,15 +36,6 @@ from mrsa_jax.privacy.solver import column_codes
 _ROUNDING = 2.0**-53
 _MOST_ERROR = 5e-7  # of a share, relative to it: six digits
 _ABOVE = np.nextafter(1.0, 2.0)
-
-
-class _Clients(NamedTuple):
-    """Some clients of one history: what the update of each of their rounds reveals."""
-
-    clients: np.ndarray
-    places: np.ndarray  # rows `[clients, own rounds]`; an entry with a weight of 0 is none
-    is_own: np.ndarray
-    shares: np.ndarray  # `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`
 
 
 def hidden_updates(
@@ -74,8 +65,8 @@ def hidden_updates(
         # clients of one column are hidden alike, so each column is looked at once
         _, one, owner = np.unique(column_codes(history), return_index=True, return_inverse=True)
         columns, own_found = history[:, one], np.zeros((*own.shape[:-1], len(one)))
-        for part, known in _shares(history, columns, kernel, covariance, kept, how):
-            _take(own_found, part, known, how)
+        for part in _shares(history, columns, kernel, covariance, kept, how):
+            _take(own_found, how, *part)
         own[:] = own_found[..., owner]
     if how == "last":
         is_known = exposed.any(axis=1)
@@ -98,28 +89,34 @@ def _over_round(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     return np.asarray(largest[:, time])
 
 
-def _take(found: np.ndarray, part: _Clients, least: float, how: str) -> None:
-    """Write the values of some clients; nan where a share is too small for floats to know it."""
-    shares = part.shares
+def _take(
+    found: np.ndarray, how: str, clients: np.ndarray, places: np.ndarray, is_own: np.ndarray,
+    shares: np.ndarray, least: float,
+) -> None:  # fmt: skip
+    """Write the values of some clients; nan where a share is too small for floats to know it.
+
+    In the rows `places[clients, own rounds]` they are where `is_own`; shares are
+    `[clients, own rounds]`, or after each sum `[clients, sums, own rounds]`.
+    """
     if how == "sums":
         sums = np.arange(len(found))[:, None]
-        is_past = part.is_own[:, None, :] & (part.places[:, None, :] <= sums)
+        is_past = is_own[:, None, :] & (places[:, None, :] <= sums)
         shares = np.where(is_past, shares, 0.0).max(axis=2)
     elif how == "last":
-        shares = np.where(part.is_own, shares, 0.0).max(axis=1)
+        shares = np.where(is_own, shares, 0.0).max(axis=1)
     told = np.where((shares > 0) & (shares < least), np.nan, shares)
     if how == "rounds":
-        client, place = np.nonzero(part.is_own)
-        found[part.places[client, place], part.clients[client]] = told[client, place]
+        client, place = np.nonzero(is_own)
+        found[places[client, place], clients[client]] = told[client, place]
     else:
-        found[..., part.clients] = told.T
+        found[..., clients] = told.T
 
 
 def _shares(
     history: np.ndarray, columns: np.ndarray, kernel: np.ndarray, covariance: np.ndarray,
     is_kept: np.ndarray, how: str,
-) -> Iterator[tuple[_Clients, float]]:  # fmt: skip
-    """Yield the shares of columns of a history, those of many rounds first, and the least told."""
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:  # fmt: skip
+    """Yield what `_take` takes of columns of a history, those of many rounds first."""
     rounds = len(history)
     rows, kept = history[None], is_kept[None]
     exponents = exponents_of(rows)
@@ -143,7 +140,7 @@ def _shares(
         shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
         if not error <= _MOST_ERROR:
             shares[:] = np.nan
-        yield _Clients(clients, places, weights != 0, shares), least
+        yield clients, places, weights != 0, shares, least
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:

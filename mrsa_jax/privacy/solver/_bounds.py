@@ -155,11 +155,6 @@ class _State(NamedTuple):
     four: Array  # int32: weight of the four lightest classes
 
 
-class _Classes(NamedTuple):
-    weights: Array  # int32 [groups]: of the class labelled k; NEVER if none is, or not active
-    number: Array  # int32: active classes
-
-
 @quick_for_little(lambda rows, *_: rows.size, static_argnames=("binary", "tile"))
 def bounds(
     rows: UInt32[Array, "trials primes rounds groups"],
@@ -233,23 +228,23 @@ def _advance(
     ranks = state.ranks + grew.astype(jnp.int32)
     active = state.active | (codes != jnp.int32(0))
     labels = _split(state.labels, codes, binary)
-    classes = _classes(labels, active, weights)
+    heavy, number = _classes(labels, active, weights)
     alone = jnp.all(kernels == jnp.uint32(0), axis=(0, 1)) & active
     load = jnp.sum(jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32)
-    ordered = jnp.sort(classes.weights)
+    ordered = jnp.sort(heavy)
     sums = jnp.cumsum(jnp.where(ordered < jnp.int32(NEVER), ordered, jnp.int32(0)))
-    corank = jnp.maximum(classes.number - jnp.max(ranks), jnp.int32(0))
+    corank = jnp.maximum(number - jnp.max(ranks), jnp.int32(0))
     never = jnp.int32(NEVER)
     above = [
         state.upper,
         jnp.where(load > jnp.int32(0), load, never),
         jnp.where(jnp.max(ranks) > jnp.int32(0), sums[corank], never),
-        jnp.min(jnp.where(alone, classes.weights[labels], never)),
+        jnp.min(jnp.where(alone, heavy[labels], never)),
     ]
     upper = jnp.min(jnp.stack(above))
     four = sums[min(3, sums.shape[0] - 1)]
     after = _State(kernels, ranks, labels, active, upper, jnp.any(grew), state.floor, four)
-    return after, jnp.min(classes.weights)
+    return after, jnp.min(heavy)
 
 
 def _split(labels: Array, codes: Array, binary: bool) -> Array:
@@ -265,11 +260,12 @@ def _split(labels: Array, codes: Array, binary: bool) -> Array:
     return jnp.min(jnp.where(same, places[None, :], jnp.int32(groups)), axis=1)
 
 
-def _classes(labels: Array, active: Array, weights: Array) -> _Classes:
+def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array]:
+    """Return the weight of the class labelled k, NEVER if none is active; and their number."""
     groups = labels.shape[0]
     sizes = jnp.zeros(groups, jnp.int32).at[labels].add(jnp.where(active, weights, jnp.int32(0)))
     used = sizes > jnp.int32(0)
-    return _Classes(jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32))
+    return jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32)
 
 
 def _look(
@@ -295,8 +291,7 @@ def _dependent_sets(
     set counts as dependent if it is so modulo both primes. If a coordinate is zero by accident,
     or the primes disagree on a rank or a pair, nothing is claimed.
     """
-    classes = _classes(state.labels, state.active, weights)
-    heavy = classes.weights
+    heavy, _ = _classes(state.labels, state.active, weights)
     used = heavy < jnp.int32(NEVER)
     own = state.kernels, state.labels, projection, of
     points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*own)

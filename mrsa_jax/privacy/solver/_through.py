@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -158,13 +157,6 @@ _SPARE_AXES = 2  # so that few independent sets look dependent
 _MOST_COLUMNS = 1000
 
 
-class _Duals(NamedTuple):
-    small: np.ndarray  # int64 [columns, corank], modulo the small prime
-    primes: np.ndarray  # uint64
-    kernels: np.ndarray  # uint64 [primes, columns, corank], modulo each of them
-    error_bits: int | None  # of sets that are dependent modulo all primes
-
-
 class Through:
     """Vectors through each column of a space, the lightest known, and lower bounds.
 
@@ -294,7 +286,11 @@ class Through:
         return count, error_bits(self._minor_bits, count, cases)
 
     @functools.cached_property
-    def _duals(self) -> _Duals | None:
+    def _duals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, int | None] | None:
+        """Dual vectors `[columns, corank]` modulo a small prime; primes, those modulo each, bits.
+
+        The bits are of the chance that sets are dependent modulo all primes and not of themselves.
+        """
         rank, columns = self.rows.shape
         small = kernel_of(residues_of(self.rows, SMALL), SMALL).astype(np.int64)
         if small.shape[1] != columns - rank:
@@ -308,7 +304,7 @@ class Through:
             if kernel.shape[1] == columns - rank:
                 primes.append(prime)
                 kernels.append(kernel)
-        return _Duals(small, np.asarray(primes, np.uint64), np.stack(kernels), chance)
+        return small, np.asarray(primes, np.uint64), np.stack(kernels), chance
 
     def search(self, limit: int, seconds: float) -> bool:
         """Go through all circuits up to a weight; return whether the bounds follow from it."""
