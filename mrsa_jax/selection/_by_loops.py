@@ -1,4 +1,4 @@
-"""Rollouts of block selection under independent dropouts as compiled loops, on the CPU's cores.
+"""Rollouts of blocks and of coins under independent dropouts as compiled loops, on the CPU's cores.
 
 Bit for bit those of the array programs: the state of a trial stays in cache, a round draws only
 the words that decide it, and nothing is compiled for new sizes.
@@ -6,6 +6,7 @@ the words that decide it, and nothing is compiled for new sizes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,18 +18,27 @@ from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import ALWAYS, is_threefry, key_words
 from mrsa_jax.availability import Availability, Independent
+from mrsa_jax.selection._bernoulli import BernoulliSelection
 from mrsa_jax.selection._blocks import BlockSelection
 
 
 def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
     """Return whether rollouts of a scheme, under availability for its clients, are run here."""
-    # `_loops` plays what `_blocks` chooses with JAX and `_ranking` on a GPU, from the same
-    # words; a class made from these may choose otherwise
-    is_known = type(selector) is BlockSelection and type(availability) is Independent
+    # `_loops` plays what these choose with JAX and `_ranking` on a GPU, from the same words; a
+    # class made from them may choose otherwise
+    is_known = type(selector) in _SHAPES and type(availability) is Independent
     if not is_known or not is_threefry(key):
         return False
     form = chosen_form(("loops", "xla", "pallas"), key, selector, availability)
-    return form == "loops" and all(leaf.ndim == 0 for leaf in jax.tree.leaves(selector))
+    shapes = _SHAPES[type(selector)](selector.num_clients)
+    return form == "loops" and all(leaf.shape in shapes for leaf in jax.tree.leaves(selector))
+
+
+# of what is known of one scheme, not of several side by side
+_SHAPES: dict[type, Callable[[int], tuple[tuple[int, ...], ...]]] = {
+    BlockSelection: lambda _: ((),),
+    BernoulliSelection: lambda clients: ((), (clients,)),
+}
 
 
 def counts_by_loops(
@@ -65,19 +75,26 @@ def _play(
     from mrsa_jax.selection import _loops
 
     trials, clients = len(history), scheme.num_clients
-    size = int(scheme.block_size)
+    is_of_blocks = type(scheme) is BlockSelection
+    size = int(scheme.block_size) if is_of_blocks else 1
     # the first clients of all blocks, then the second ones
     every = np.arange(clients // size * size).reshape(-1, size).T.ravel()
     order = np.zeros(-(-clients // _loops.LANES) * _loops.LANES, np.uint32)
     limits = np.full(order.size, ALWAYS, np.uint32)
     order[: every.size], limits[: every.size] = every, np.asarray(online.thresholds)[every]
+    numbers: tuple[Any, ...]
+    if is_of_blocks:
+        numbers = size, int(scheme.blocks_per_cohort), int(scheme.least_used_blocks), rounds
+    else:
+        chances = np.zeros_like(limits)
+        chances[:clients] = np.asarray(scheme.threshold)
+        numbers = chances, rounds
+    play = _loops.play_blocks if is_of_blocks else _loops.play_coins
     own = np.array([int(word) for word in key_words(key)], np.uint32)
-    numbers = size, int(scheme.blocks_per_cohort), int(scheme.least_used_blocks), rounds
     counts = np.empty((trials, clients), np.int32)
 
     def part(some: slice) -> None:
-        start = first + some.start
-        _loops.play_blocks(own, start, order, limits, *numbers, counts[some], history[some])
+        play(own, first + some.start, order, limits, *numbers, counts[some], history[some])
 
     over_ranges("played", part, trials)
     return counts

@@ -1,4 +1,4 @@
-"""Compiled rollouts of block selection: one trial after the other, whose state stays in cache.
+"""Compiled rollouts of blocks and of coins: one trial after the other, whose state stays in cache.
 
 Who is chosen is bit for bit what `_blocks` chooses from the same keys: the words are those of
 `streams.client_words`, compared as `_ranking` compares them. Blocks are handled as one unit each,
@@ -182,6 +182,52 @@ def _keep(scores, size, row):
     for block in range(row.size // size):
         for i in range(block * size, (block + 1) * size):
             row[i] = scores[block] == _TAKEN
+
+
+@compiled
+def play_coins(key, first, order, limits, chances, rounds, totals, history):
+    """Play all rounds of trials in which each available client joins by a coin of its own.
+
+    Args:
+        key: As for `play_blocks`.
+        first: As there.
+        order: uint32, the clients; up to a multiple of `LANES`.
+        limits: uint32, of each, as there.
+        chances: uint32, of each: a client joins when its word is below; `ALWAYS` for always.
+        rounds: J.
+        totals: As there.
+        history: As there.
+    """
+    words, others = np.empty(limits.size, np.uint32), np.empty(limits.size, np.uint32)
+    scores, counts = np.empty(limits.size, np.int32), np.empty(limits.size, np.int32)
+    trials = totals.shape[0]
+    x0, x1 = np.empty(max(trials, rounds), np.uint32), np.empty(max(trials, rounds), np.uint32)
+    k0, k1 = np.empty(trials, np.uint32), np.empty(trials, np.uint32)
+    r0, r1 = np.empty(rounds, np.uint32), np.empty(rounds, np.uint32)
+    a0, a1 = np.empty(rounds, np.uint32), np.empty(rounds, np.uint32)
+    s0, s1 = np.empty(rounds, np.uint32), np.empty(rounds, np.uint32)
+    _fill(x0, key[0])
+    _fill(x1, key[1])
+    _fold(x0, x1, first, 1, k0, k1)
+    for trial in range(trials):
+        _fill(counts, np.int32(0))
+        _fill(x0, k0[trial])
+        _fill(x1, k1[trial])
+        _fold(x0, x1, 0, 1, r0, r1)
+        _fold(r0, r1, _AVAILABILITY, 0, a0, a1)
+        _fold(r0, r1, _SELECTION, 0, s0, s1)
+        for j in range(rounds):
+            threefry_words(a0[j], a1[j], _FIRST_WORDS, 0, order, words)
+            threefry_words(s0[j], s1[j], _FIRST_WORDS, 0, order, others)
+            for i in range(scores.size):
+                online = (words[i] >= limits[i]) & (limits[i] != _ALWAYS)
+                joins = (others[i] < chances[i]) | (chances[i] == _ALWAYS)
+                scores[i] = _TAKEN if online & joins else _TOP
+            _count(scores, counts)
+            if history.shape[1]:
+                _keep(scores, 1, history[trial, j])
+        for i in range(totals.shape[1]):
+            totals[trial, i] = counts[i]
 
 
 @compiled

@@ -11,6 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import selection
+from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.availability import independent, markov
 from mrsa_jax.selection import _by_loops, _loops
@@ -25,7 +26,7 @@ def _blocks_of(n: int, size: int) -> BlockSelection:
     return dataclasses.replace(selection.uniform(n, 1), block_size=jnp.int32(size))
 
 
-def cases(n: int) -> dict[str, tuple[BlockSelection, object]]:
+def cases(n: int) -> dict[str, tuple[Selector, object]]:
     """Return schemes of n clients: every mode, blocks that fill no vector, a client without one."""
     s, mixed = selection, [(0.0, 0.2, 0.45, 0.1)[i % 4] for i in range(n)]
     t = next(size for size in (3, 2, 1) if n % size == 0)
@@ -38,6 +39,9 @@ def cases(n: int) -> dict[str, tuple[BlockSelection, object]]:
         "any block": (s.batch_partitioning(n, k, t, "uniform"), mixed),
         "everybody": (s.uniform(n, n), 0.0),
         "nobody": (s.uniform(n, 1), 1.0),
+        "coins": (s.bernoulli(n, 0.3), mixed),
+        "coins of their own": (s.poisson(n, [(0.4, 0.0, 1.0)[i % 3] for i in range(n)]), mixed),
+        "certain coins": (s.bernoulli(n, 1.0), 0.1),
         "a last block of fewer": (_blocks_of(n, max(1, n // 2 - 1)), 0.05),
     }
 
@@ -95,7 +99,11 @@ def test_who_runs_by_loops() -> None:
     assert _by_loops.runs_loops(key, scheme, online)
     assert not _by_loops.runs_loops(key, own, online)
     assert not _by_loops.runs_loops(key, stacked, online)
-    assert not _by_loops.runs_loops(key, selection.bernoulli(6, 0.5), online)
+    coins = selection.poisson(6, 0.5), selection.poisson(6, [0.1] * 6), selection.bernoulli(6, 0.5)
+    assert all(_by_loops.runs_loops(key, own, online) for own in coins)
+    several = jax.tree.map(lambda leaf: leaf[None], coins[1])
+    assert not _by_loops.runs_loops(key, several, online)
+    assert not _by_loops.runs_loops(key, selection.balls_in_bins(6, 3), online)
     assert not _by_loops.runs_loops(key, scheme, markov(0.1, 2.0).for_clients(6))
     assert not _by_loops.runs_loops(jax.random.key(1, impl="rbg"), scheme, online)
     for form in ("xla", "pallas"):

@@ -10,6 +10,9 @@ import os
 import jax
 import pytest
 
+from mrsa_jax.privacy._gram_loops import leverage_trials
+from mrsa_jax.privacy._summary_loops import collapse, follow_trials
+from mrsa_jax.selection._loops import play_blocks, play_coins
 from mrsa_jax.study import sweeps
 from mrsa_jax.study.sweeps import Machine, parse_sweep
 
@@ -198,16 +201,23 @@ def test_what_decides_on_a_training_s_programs(settings, groups, tmp_path):
     assert len(planned(TRAIN + settings, tmp_path).groups) == groups
 
 
-def test_ten_shapes_of_blocks_compile_nothing():
+def test_ten_shapes_of_blocks_and_coins_compile_nothing():
     points = []
     for k in range(11):
         sizes = {"num_clients": 12 + 2 * k, "cohort_size": 4}
-        grid = {"scheme": ["uniform", "batch_partitioning:2"], "seed": list(range(1 + k % 3))}
-        asked = {"rounds": 9 + k, "trials": 1 + k, "population": sizes, "grid": grid}
-        points.append([point.config for point in sweeps.sweep_of(asked).points()])
+        for schemes in (["uniform", "batch_partitioning:2"], ["bernoulli:0.4"]):
+            grid = {"scheme": schemes, "seed": list(range(1 + k % 3))}
+            asked = {"rounds": 9 + k, "trials": 1 + k, "population": sizes, "grid": grid}
+            points.append([point.config for point in sweeps.sweep_of(asked).points()])
     run = sweeps.sweep_of(asked).kind.runner().run
-    list(run(points[0], Machine(), (), 64))
+    for configs in points[:2]:
+        list(run(configs, Machine(), (), 64))
+    loops = play_blocks, play_coins, collapse, follow_trials, leverage_trials
+    before = [len(loop.signatures) for loop in loops]
     with programs() as found:
-        for configs in points[1:]:
+        for configs in points[2:]:
             list(run(configs, Machine(), (), 64))
     assert not found
+    # shapes are no kinds of arguments: a loop is compiled once, when a history first needs it
+    for loop, count in zip(loops, before, strict=True):
+        assert len(loop.signatures) <= max(1, count), loop
