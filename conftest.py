@@ -8,7 +8,6 @@ import functools
 import gc
 import importlib
 import importlib.util
-import logging
 import os
 import pathlib
 import signal
@@ -139,19 +138,22 @@ def _runs_kernels() -> bool:
 
 
 @pytest.fixture
-def compilations(
-    caplog: pytest.LogCaptureFixture,
-) -> Callable[[], contextlib.AbstractContextManager[list[str]]]:
-    """Return what opens a context, whose list holds in the end the programs compiled within."""
+def compilations() -> Callable[[], contextlib.AbstractContextManager[list[str]]]:
+    """Return what opens a context, whose list holds the programs compiled within, in any thread."""
 
     @contextlib.contextmanager
     def watch() -> Iterator[list[str]]:
-        caplog.clear()
         found: list[str] = []
-        with jax.log_compiles(), caplog.at_level(logging.WARNING):
+
+        def on_event(event: str, _: float, **facts: Any) -> None:
+            if event == "/jax/core/compile/backend_compile_duration":
+                found.append(facts["fun_name"])
+
+        jax.monitoring.register_event_duration_secs_listener(on_event)
+        try:
             yield found
-        messages = [record.getMessage() for record in caplog.records]
-        found += [message for message in messages if message.startswith("Compiling")]
+        finally:
+            jax.monitoring.unregister_event_duration_listener(on_event)
 
     return watch
 
