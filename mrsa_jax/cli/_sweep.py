@@ -96,6 +96,7 @@ class SweepCommand:
 def run_sweep_command(command: SweepCommand) -> int:
     """Plan and run a sweep, and return the exit status."""
     from mrsa_jax.study import sweeps
+    from mrsa_jax.study.sweeps._engine import complete
 
     first, *folders = command.study
     if folders:
@@ -124,13 +125,16 @@ def run_sweep_command(command: SweepCommand) -> int:
     with Bars(device=is_here) as bars:
         if command.coordinator is not None:
             results = sweeps.run_on_hosts(plan, bars)
+            if results is None:  # of several hosts, the first has them
+                return 0
+            done = int(results["done"].values.sum())
         elif is_here:
-            results = sweeps.run_sweep(plan, bars)
+            done = complete(plan, bars)
         else:
             workers, scheduler = command.workers, command.scheduler
             results = sweeps.run_on_workers(plan, bars, workers=workers, scheduler=scheduler)
-    if results is not None:  # of several hosts, the first has them
-        _show_results(command, results, sweep.out, time.perf_counter() - start)
+            done = int(results["done"].values.sum())
+    _show_results(command, done, sweep.size, sweep.out, time.perf_counter() - start)
     return 0
 
 
@@ -145,7 +149,8 @@ def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int
 
     with Bars(device=False) as bars:
         results = merge(folders, command.out or "", progress=bars)
-    _show_results(command, results, command.out)
+    done = int(results["done"].values.sum())
+    _show_results(command, done, results["done"].size, command.out)
     return 0
 
 
@@ -213,9 +218,8 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _show_results(
-    command: SweepCommand, results: Any, out: Any, seconds: float | None = None
+    command: SweepCommand, done: int, cells: int, out: Any, seconds: float | None = None
 ) -> None:
-    done, cells = int(results["done"].values.sum()), results["done"].size
     if command.json:
         own = {} if seconds is None else {"seconds": seconds}
         print_json({"out": str(out), "done": done, "cells": cells} | own)

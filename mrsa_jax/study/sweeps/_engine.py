@@ -108,6 +108,16 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
         StoreError: If it cannot be written.
         ConfigurationError: If a point needs more memory than this machine has.
     """
+    complete(plan, progress)
+    return _store.open_study(plan.sweep.out)
+
+
+def complete(plan: Plan, progress: Progress | None = None) -> int:
+    """Do what `run_sweep` does without opening the store, which loads xarray.
+
+    Returns:
+        How many cells are done: all that are possible.
+    """
     check_sweep_output(plan.sweep)
     plan.check_memory()
     with contextlib.closing(plan.open_store()) as store:
@@ -116,7 +126,7 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
             for task in tasks:
                 compute(plan, store, task, count.add)
         store.show()
-    return _store.open_study(plan.sweep.out)
+    return sum(plan.num_cells.values())
 
 
 def compute(
