@@ -86,7 +86,7 @@ def leverages(
         return inside.reshape(*array.shape[:-2], *kept)
     stacked = np.asarray(array).reshape(-1, rounds, clients)
     found = np.empty((len(stacked), *kept), np.float64)
-    if rounds * clients >= _WIDE and clients >= _WIDER * rounds:
+    if goes_by_columns(rounds, clients):
         for history, out in zip(stacked, found, strict=True):
             _follow_wide(np.atleast_2d(out), history, root, quantiles, last_only, of_rest)
         return found.reshape(*array.shape[:-2], *kept)
@@ -104,6 +104,19 @@ def leverages(
             quantiles_of(shares, quantiles, np) if on_host and quantiles else shares
         )
     return found.reshape(*array.shape[:-2], *kept)
+
+
+def goes_by_columns(rounds: int, clients: int) -> bool:
+    """Return whether a history's leverages are found piece by piece of its columns."""
+    return rounds * clients >= _WIDE and clients >= _WIDER * rounds
+
+
+def last_of_wide(wide: Wide) -> np.ndarray:
+    """Return the leverages after the last round, to the bit as they are followed; NaN as there."""
+    parts = wide.shares(last_only=False)
+    return np.concatenate(
+        [_known(shares[-1], errors[-1], False, False, np) for _, shares, errors in parts]
+    )
 
 
 def _follow_wide(

@@ -261,6 +261,10 @@ class Wide:
     Args:
         history: Integers `[rounds, clients]`.
         root: Of the noise over the spread's square, as for `_leverage.leverages`.
+
+    Attributes:
+        ranks: int `[rounds]`, of the rounds without noise.
+        first: int `[clients]`, from which round each is exposed, -1 for never.
     """
 
     def __init__(self, history: np.ndarray, root: np.ndarray | None) -> None:
@@ -276,12 +280,12 @@ class Wide:
         quiet = history if not is_noisy.any() else history * ~is_noisy[:, None]
         if fits(history):
             exact = plain * ~(is_noisy[:, None] | is_noisy[None, :])
-            ranks = np.asarray(rank_trajectory(exact.astype(np.int64)))
-            self._first = first_of_wide(quiet, exact)
+            self.ranks = np.asarray(rank_trajectory(exact.astype(np.int64)))
+            self.first = first_of_wide(quiet, exact)
         else:
-            ranks = np.asarray(rank_trajectory(quiet))
-            self._first = np.asarray(first_exposure(quiet))
-        is_new = is_noisy | (np.diff(ranks, prepend=0) > 0)
+            self.ranks = np.asarray(rank_trajectory(quiet))
+            self.first = np.asarray(first_exposure(quiet))
+        is_new = is_noisy | (np.diff(self.ranks, prepend=0) > 0)
         lengths = np.sqrt(np.diagonal(plain) + (noise * noise).sum(axis=1))
         self._scale = np.where(is_new & (lengths > 0), 1 / np.where(lengths > 0, lengths, 1), 0.0)
         self._noise = noise * self._scale[:, None]
@@ -330,7 +334,7 @@ class Wide:
             with jax.enable_x64(True):
                 both = _followed(*made, self._part(part), self._last, last_only)
                 found, errors = (np.asarray(each) for each in both)
-            first = self._first[part]
+            first = self.first[part]
             found, errors = found[:, : len(first)], errors[:, : len(first)]
             is_exposed = (first >= 0) & (first <= over)
             # exact arithmetic knows who is exposed, and who is in no sum

@@ -19,8 +19,8 @@ from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.prime import minor_bits
 from mrsa_jax.privacy._exposure_xla import joined
 from mrsa_jax.privacy._hidden import among
-from mrsa_jax.privacy._leverage import KNOWN, quantiles_of
-from mrsa_jax.privacy._leverage_wide import errors_of, rest_of_one, rest_of_three
+from mrsa_jax.privacy._leverage import KNOWN, goes_by_columns, last_of_wide, quantiles_of
+from mrsa_jax.privacy._leverage_wide import Wide, errors_of, rest_of_one, rest_of_three
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
 # of rounds times clients: from here on products of matrices and bounded memory win
@@ -59,13 +59,17 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
         quantiles: Of `hidden_among`.
 
     Returns:
-        None where this is no way: on accelerators, of weights, of very large histories.
+        None where this is no way: on accelerators, of weights, of large histories of no more
+        than twice as many clients as rounds.
     """
     trials, rounds, clients = history.shape
     has_loops = chosen_form(("loops", "xla")) == "loops"
-    if not has_loops or history.dtype != np.bool_ or rounds * clients > _MOST_ENTRIES:
+    if not has_loops or history.dtype != np.bool_:
         return None
     history = np.require(history, requirements=["C", "W"])  # one type, to be compiled once
+    if rounds * clients > _MOST_ENTRIES:
+        is_known = keeps_little(rounds, clients)
+        return _summaries_of_wide(history, quantiles) if is_known else None
     primes = draw_primes(enough_primes(minor_bits(history), 4 * clients))
     strong, ranks = np.empty((2, trials, rounds), np.int32)
     first, counts = np.empty((2, trials, clients), np.int32)
@@ -79,6 +83,31 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
     hidden = quantiles_of(shares, quantiles, np)
     for b in np.flatnonzero(np.isnan(shares).any(axis=1)):
         hidden[b] = among(history[b], None, quantiles=quantiles, first=first[b])
+    return Summaries(strong, ranks, first, hidden, counts)
+
+
+def keeps_little(rounds: int, clients: int) -> bool:
+    """Return whether a very large history is summed up in little memory beside it."""
+    has_loops = chosen_form(("loops", "xla")) == "loops"
+    is_large = rounds * clients > _MOST_ENTRIES
+    return has_loops and is_large and goes_by_columns(rounds, clients)
+
+
+def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries:
+    """Return what is known of very large histories, in little memory beside them."""
+    from mrsa_jax.privacy._summary_loops import collapse
+
+    trials, rounds, clients = history.shape
+    strong, ranks = np.empty((2, trials, rounds), np.int32)
+    first, counts = np.empty((2, trials, clients), np.int32)
+    hidden = np.empty((trials, len(quantiles)))
+    names, distinct = np.empty((1, clients), np.int32), np.empty((1, rounds), np.int32)
+    for b in range(trials):
+        one = slice(b, b + 1)
+        collapse(history[one], names, strong[one], distinct, counts[one])
+        wide = Wide(history[b], None)
+        ranks[b], first[b] = wide.ranks, wide.first
+        hidden[b] = quantiles_of(last_of_wide(wide), quantiles, np)
     return Summaries(strong, ranks, first, hidden, counts)
 
 

@@ -192,14 +192,16 @@ _PER_CLIENT = 10 * 2  # bytes of a round with losses: five survivor flags, its s
 _PER_PAIR = 24  # and of each pair of its participants, in the graph of pads
 
 
-def simulate_bytes(config: Config, together: int = 1) -> int:
+def simulate_bytes(config: Config, together: int = 1, *, at_end: bool = False) -> int:
     """Return about what rolling several schemes' trials out together, to be analysed, needs."""
     population = config.population
     trials = config.trials if isinstance(config, SimulateConfig) else 1
     shape = config.rounds, population.num_clients
     if config.protocol.is_plain:
-        rolled = together * _trial.rolled_bytes(trials, *shape)
-        return rolled + _trial.analysed_bytes(trials, *shape)
+        rolled = _trial.rolled_bytes(trials, *shape)
+        if at_end:
+            return (together - 1) * rolled + _trial.known_bytes(trials, *shape)
+        return together * rolled + _trial.analysed_bytes(trials, *shape)
     pairs = trials * min(population.cohort_size, population.num_clients) ** 2
     played = trials * shape[0] * shape[1] * _PER_CLIENT + pairs * _PER_PAIR
     # trials are analysed one by one, with a row for each round next to those of its sums
@@ -262,7 +264,8 @@ def together(config: SimulateConfig, machine: Machine) -> int:
 
 def memory_bytes(config: SimulateConfig, machine: Machine, count: int) -> int:
     """Return about what the histories of some points need."""
-    return simulate_bytes(config, count)
+    # points keep no trajectories, but updates that drift are followed
+    return simulate_bytes(config, count, at_end=config.memory is None)
 
 
 def run(

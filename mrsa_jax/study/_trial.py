@@ -19,14 +19,15 @@ from mrsa_jax._core.device import at_once
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
-from mrsa_jax.privacy._summary import summaries
+from mrsa_jax.privacy._summary import keeps_little, summaries
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
 _MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9
 # Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
 _COPIES, _ENTRY_BYTES = 4, 96
-# Measured at 10^6 x 50 to 400 and 10^5 x 1,000, whose parts are followed: 1.9 GiB, 10 an entry.
-_BLOCKS_BYTES, _LARGE_BYTES = 2**31, 12
+# Measured at 10^6 x 50 to 400 and 10^5 x 1,000, whose parts are followed: 1.9 GiB, 10 an entry; at
+# 10^6 x 1,000 only at the end, less than one beside the history: 3.5 GiB in all.
+_BLOCKS_BYTES, _LARGE_BYTES, _LAST_BYTES = 2**31, 12, 1
 _NINE_DIGITS = 1e-9  # to which what clients are hidden among is known
 WORST_AND_MEDIAN = (0.0, 0.5)  # of the clients, as quantiles of what each is hidden among
 
@@ -153,6 +154,8 @@ def quick_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
 
 def joined(parts: Sequence[History], join: Callable[..., np.ndarray] = np.concatenate) -> History:
     """Return trials that were analysed in parts, or with `np.stack` one by one, all together."""
+    if len(parts) == 1 and join is np.concatenate:  # a large history is not copied
+        return parts[0]
     names = [field.name for field in dataclasses.fields(History)]
     return History(**{name: join([getattr(part, name) for part in parts]) for name in names})
 
@@ -167,11 +170,22 @@ def rolled_bytes(trials: int, rounds: int, clients: int) -> int:
     return _COPIES * trials * rounds * clients
 
 
-def analysed_bytes(trials: int, rounds: int, clients: int) -> int:
+def known_bytes(trials: int, rounds: int, clients: int) -> int:
+    """Return about what rolling histories out and then analysing their end needs."""
+    rolled = rolled_bytes(trials, rounds, clients)
+    analysed = analysed_bytes(trials, rounds, clients, at_end=True)
+    if not keeps_little(rounds, clients):
+        return rolled + analysed
+    return max(rolled, rolled // _COPIES + analysed)  # one after the other
+
+
+def analysed_bytes(trials: int, rounds: int, clients: int, *, at_end: bool = False) -> int:
     """Return about what analysing histories needs, as many at once as there are in a part."""
     together = 1 << (trials_at_once(trials, rounds, clients) - 1).bit_length()
     entries = together * rounds * clients
-    return min(_ENTRY_BYTES * entries, _BLOCKS_BYTES + _LARGE_BYTES * entries)
+    is_little = at_end and keeps_little(rounds, clients)
+    large = _LAST_BYTES if is_little else _LARGE_BYTES
+    return min(_ENTRY_BYTES * entries, _BLOCKS_BYTES + large * entries)
 
 
 def _analyse(history: np.ndarray, at_end: bool) -> History:
@@ -303,9 +317,10 @@ def learnt_sums(cohorts: Any) -> np.ndarray:
     Differs from the cohorts only where a selector asks a single client (Bernoulli selection may):
     that round's sum is withheld.
     """
-    history = np.asarray(cohorts)
-    sizes = history.sum(axis=-1, keepdims=True)
-    return np.asarray(np.logical_and(history, sizes >= FEWEST_IN_A_SUM))
+    history = np.asarray(cohorts, np.bool_)
+    sizes = np.count_nonzero(history, axis=-1, keepdims=True)
+    is_withheld = (sizes > 0) & (sizes < FEWEST_IN_A_SUM)
+    return np.where(is_withheld, False, history) if is_withheld.any() else history
 
 
 def rounds_with_sums(history: np.ndarray) -> int:

@@ -9,7 +9,7 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
-from mrsa_jax.privacy import _summary
+from mrsa_jax.privacy import _leverage, _summary
 from mrsa_jax.privacy._summary import hidden_by_round, summaries
 
 ENDS = (0.0, 0.5, 1.0)
@@ -28,7 +28,7 @@ def quantiles_of(leverages) -> list[float]:
     return values
 
 
-def check(histories: np.ndarray) -> None:
+def check(histories: np.ndarray, rtol: float = 1e-13) -> None:
     found = summaries(histories, ENDS)
     assert found is not None
     for b, history in enumerate(histories):
@@ -42,7 +42,7 @@ def check(histories: np.ndarray) -> None:
         ranks = [oracle.rank(rows[: j + 1]) for j in range(len(rows))]
         assert found.rank[b].tolist() == ranks
         expected = quantiles_of(oracle.leverages(rows))
-        np.testing.assert_allclose(found.hidden_among[b], expected, rtol=1e-13)
+        np.testing.assert_allclose(found.hidden_among[b], expected, rtol)
         assert (found.hidden_among[b, 0] == 1) == bool(exposed[-1])
     np.testing.assert_array_equal(found.counts, histories.sum(axis=1))
 
@@ -51,6 +51,31 @@ def check(histories: np.ndarray) -> None:
 def test_small_histories_by_exhaustion(rounds: int, clients: int) -> None:
     rng = np.random.default_rng(10 * rounds + clients)
     check(rng.random((60, rounds, clients)) < rng.random((60, 1, 1)))
+
+
+def test_histories_that_go_by_columns_by_exhaustion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_summary, "_MOST_ENTRIES", 26)
+    monkeypatch.setattr(_leverage, "_WIDE", 27)
+    rng = np.random.default_rng(5)
+    histories = rng.random((20, 3, 9)) < rng.random((20, 1, 1))
+    histories[0], histories[1, 1] = False, False
+    check(histories, 1e-9)
+
+
+def test_a_very_large_history_is_known_as_where_it_is_followed() -> None:
+    rng = np.random.default_rng(6)
+    history = rng.random((12, 2**20)) < 1e-5  # ten clients a round: classes of one and of many
+    history[:, : 2**19] = False
+    history[3:5] = rng.random((2, 2**20)) < 0.5
+    found = summaries(history[None], (0.0, 0.5))
+    assert found is not None
+    assert found.rank[0].tolist() == np.asarray(mj.modular.rank_trajectory(history)).tolist()
+    strong = np.asarray(mj.privacy.strong_privacy_trajectory(history))
+    np.testing.assert_array_equal(found.strong_privacy[0], strong)
+    first = np.asarray(mj.privacy.first_exposure(history))
+    np.testing.assert_array_equal(found.first_exposure[0], first)
+    paths = np.asarray(mj.privacy.hidden_among_trajectory(history, quantiles=(0.0, 0.5)))
+    np.testing.assert_array_equal(found.hidden_among[0], paths[-1])
 
 
 def test_blocks_equal_rounds_and_empty_ones_by_exhaustion() -> None:

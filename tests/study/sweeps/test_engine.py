@@ -1,6 +1,7 @@
 """Sweeps against single studies, resumed, shared by processes, and on disks that fail."""
 
 import errno
+import json
 import os
 import pathlib
 import shutil
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
-from mrsa_jax.study import sweeps
+from mrsa_jax.study import _trial, sweeps
 from mrsa_jax.study._records import Index
 from mrsa_jax.study.sweeps import Machine, SweepStore, parse_sweep
 from mrsa_jax.study.sweeps._store import _byte
@@ -110,6 +111,38 @@ def test_one_program_computes_all_targets_and_rates(small):
     # whose trials are four to the program, at 96 bytes for each entry
     histories = 4 * 4 * 3 * 12 * 24
     assert shapes.memory_bytes == histories + 96 * 4 * 12 * 24
+
+
+LARGE = """
+import json, pathlib, resource, sys
+from mrsa_jax.study.sweeps import parse_sweep, plan_sweep, run_sweep
+
+plan = plan_sweep(parse_sweep(pathlib.Path(sys.argv[1]).read_text()))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert run_sweep(plan)["done"].all()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(json.dumps([1024 * peak, plan.memory_bytes]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count it in other units")
+@pytest.mark.usefixtures("on_a_cpu")
+def test_what_a_large_point_takes_is_stated(tmp_path):
+    text = f"out = '{tmp_path}/out'\nrounds = 60\ntrials = 1\n"
+    text += "population = { num_clients = 1_000_000, cohort_size = 1000 }\n"
+    (tmp_path / "large.toml").write_text(text + "[grid]\nscheme = ['uniform']\n")
+    words = [sys.executable, "-c", LARGE, str(tmp_path / "large.toml")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    peak, stated = json.loads(done.stdout.splitlines()[-1])
+    assert stated / 2 < peak < stated
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_the_largest_point_is_stated_as_it_was_measured():
+    pytest.importorskip("numba", reason="without it trajectories are made for their ends")
+    assert 3.48 < _trial.known_bytes(1, 1000, 10**6) / 2**30 < 4
+    assert 2.07 < _trial.known_bytes(1, 200, 10**6) / 2**30 < 2.5
 
 
 def test_memory_bounds_how_many_points_run_at_once(tmp_path):
