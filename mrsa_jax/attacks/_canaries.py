@@ -336,9 +336,12 @@ class _Setting(NamedTuple):
 
 @functools.partial(jax.jit, static_argnames=("shape", "tile"))
 def _played(
-    keys: Key[Array, " trials"], setting: _Setting, is_there: Array, shape: tuple[int, int],
+    keys: Key[Array, " trials"],
+    setting: _Setting,
+    is_there: Array,
+    shape: tuple[int, int],
     tile: int,
-) -> tuple[Float32[Array, "trials rounds"], Float32[Array, "trials rounds rounds"]]:  # fmt: skip
+) -> tuple[Float32[Array, "trials rounds"], Float32[Array, "trials rounds rounds"]]:
     """Return what the server sees along the canary in each round, less what it knows.
 
     And the covariance over rounds of what is left, in all other directions, without any update.

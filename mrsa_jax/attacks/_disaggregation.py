@@ -134,9 +134,14 @@ class Disaggregation:
         )
 
     def _found(
-        self, problem: _Problem, relaxed: np.ndarray, counts: np.ndarray, sizes: list[int],
-        rank: int, progress: Callable[[int, int], None] | None,
-    ) -> list[list[np.ndarray]]:  # fmt: skip
+        self,
+        problem: _Problem,
+        relaxed: np.ndarray,
+        counts: np.ndarray,
+        sizes: list[int],
+        rank: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> list[list[np.ndarray]]:
         """Return the different columns of each group of equal counts, at least one."""
         nearest = [problem.nearest(own, size) for own, size in zip(relaxed, sizes, strict=True)]
         found = [[one for one in own if problem.is_near(one)] for own in nearest]

@@ -241,9 +241,12 @@ def _best(column: np.ndarray, covariance: np.ndarray, shift: float) -> BestTest:
 
 @functools.partial(jax.jit, static_argnames="count")
 def _sums(
-    key: Array, left: Float32[Array, "rounds others"], noise: Float32[Array, "rounds rounds"],
-    kernel: Float32[Array, "rounds rounds"] | None, count: int,
-) -> Float32[Array, "{count} rounds"]:  # fmt: skip
+    key: Array,
+    left: Float32[Array, "rounds others"],
+    noise: Float32[Array, "rounds rounds"],
+    kernel: Float32[Array, "rounds rounds"] | None,
+    count: int,
+) -> Float32[Array, "{count} rounds"]:
     """Return what is unknown of the sums along the shift, of this many histories."""
     of_others, of_noise = jax.random.split(key)
     rounds, others = left.shape

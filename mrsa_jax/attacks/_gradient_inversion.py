@@ -169,9 +169,13 @@ def gradient_inversion(
     require(method in _METHODS, "method", f"must be one of {tuple(_METHODS)}", method)
     check_not_negative(step_size=step_size, smoothness=smoothness)
     return GradientInversion(
-        method, check_integer(num_steps, "num_steps", 1), check_integer(restarts, "restarts", 1),
-        float(step_size), float(smoothness), checked_range(pixel_range),
-    )  # fmt: skip
+        method,
+        check_integer(num_steps, "num_steps", 1),
+        check_integer(restarts, "restarts", 1),
+        float(step_size),
+        float(smoothness),
+        checked_range(pixel_range),
+    )
 
 
 def total_variation(images: Float[Array, "*lead height width channels"]) -> Float[Array, "*lead"]:
@@ -328,9 +332,13 @@ def _shared_mesh(num_rows: int) -> Mesh | None:
 
 @functools.partial(jax.jit, static_argnames=("problem", "mesh"))
 def _descend(
-    problem: _Problem, seen_by_all: tuple[Array, Array, Array], of_update: Int32[Array, " rows"],
-    state: _State, num_steps: Int32[Array, ""], mesh: Mesh | None,
-) -> _State:  # fmt: skip
+    problem: _Problem,
+    seen_by_all: tuple[Array, Array, Array],
+    of_update: Int32[Array, " rows"],
+    state: _State,
+    num_steps: Int32[Array, ""],
+    mesh: Mesh | None,
+) -> _State:
     """Take steps with all restarts of all updates side by side.
 
     Args:

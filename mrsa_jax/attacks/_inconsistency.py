@@ -115,9 +115,13 @@ class ModelInconsistency:
         hashes = [hashlib.sha256(np.asarray(sent[one]).tobytes()).digest() for one in chosen]
         count = len(chosen)
         result = protocol.run(
-            np.stack(codes), ~np.eye(count, dtype=bool), np.ones((5, count), bool), count // 2 + 1,
-            self.modulus_bits, contexts=hashes if self.is_bound else None,
-        )  # fmt: skip
+            np.stack(codes),
+            ~np.eye(count, dtype=bool),
+            np.ones((5, count), bool),
+            count // 2 + 1,
+            self.modulus_bits,
+            contexts=hashes if self.is_bound else None,
+        )
         total = self.quantizer.decode(on_device(result.total), count)
         return Inconsistency(
             np.asarray(total, np.float64),

@@ -119,9 +119,12 @@ def model_inversion(
     check_not_negative(step_size=step_size, smoothness=smoothness)
     require(bool(0 < enough <= 1), "enough", "must lie in (0, 1]", enough)
     return ModelInversion(
-        check_integer(num_steps, "num_steps", 1), float(step_size), float(smoothness),
-        float(enough), checked_range(pixel_range),
-    )  # fmt: skip
+        check_integer(num_steps, "num_steps", 1),
+        float(step_size),
+        float(smoothness),
+        float(enough),
+        checked_range(pixel_range),
+    )
 
 
 @needs_values
@@ -194,9 +197,12 @@ def _standardised(images: np.ndarray) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _invert(
-    attack: ModelInversion, model: Any, input_shape: tuple[int, ...], num_classes: int,
+    attack: ModelInversion,
+    model: Any,
+    input_shape: tuple[int, ...],
+    num_classes: int,
     parameters: Float32[Array, "models dim"],
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     low, high = (jnp.float32(edge) for edge in attack.pixel_range)
 
     def one(flat: Array, label: Array) -> tuple[Array, Array]:

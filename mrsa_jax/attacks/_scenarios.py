@@ -238,9 +238,13 @@ def wire_round(
     if connection_probability != 1:
         threshold = secagg.share_threshold(count, connection_probability)
     result = secagg.aggregate(
-        pad_key, np.asarray(codes), np.asarray(model.sample(graph_key)),
-        np.ones((5, count), np.bool_), threshold, bits,
-    )  # fmt: skip
+        pad_key,
+        np.asarray(codes),
+        np.asarray(model.sample(graph_key)),
+        np.ones((5, count), np.bool_),
+        threshold,
+        bits,
+    )
     mean = quantizer.decode(on_device(result.total), count) / jnp.float32(count)
     return WireRound(
         WireView(np.asarray(codes), 2**bits, quantizer),

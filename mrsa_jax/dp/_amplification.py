@@ -176,6 +176,9 @@ def block_losses(chance: float, target: int, noise_multiplier: float) -> Any:
         return dict(enumerate(np.log(np.append(own, rest)).tolist()))
 
     return privacy_loss_distribution().from_two_probability_mass_functions(
-        logarithms(masses(target - 1)), logarithms(masses(target)), pessimistic_estimate=False,
-        value_discretization_interval=_STEP, symmetric=False,
-    )  # fmt: skip
+        logarithms(masses(target - 1)),
+        logarithms(masses(target)),
+        pessimistic_estimate=False,
+        value_discretization_interval=_STEP,
+        symmetric=False,
+    )

@@ -299,9 +299,14 @@ class BlockMechanism:
     def rdp(self, orders: Any, survivors: Any) -> Float64[np.ndarray, "sorts orders"]:
         """Return a bound on the divergence of each order, by the fewest survivors of a block."""
         return renyi_bound(
-            self.noise.kind, orders, l2=self.sensitivity, l1=math.sqrt(self.dim) * self.sensitivity,
-            dim=self.dim, variance=self.noise.variance, count=np.asarray(survivors)[:, None],
-        )  # fmt: skip
+            self.noise.kind,
+            orders,
+            l2=self.sensitivity,
+            l1=math.sqrt(self.dim) * self.sensitivity,
+            dim=self.dim,
+            variance=self.noise.variance,
+            count=np.asarray(survivors)[:, None],
+        )
 
 
 # ---- What a ring mechanism's sums spend together: Renyi divergences added over a client's sums.

@@ -182,9 +182,12 @@ class Losses:
 
         def composed(is_above: bool) -> Any:
             return library.from_gaussian_mechanism(
-                noise_multiplier, value_discretization_interval=_STEP,
-                pessimistic_estimate=is_above, use_connect_dots=is_above, sampling_prob=coin,
-            ).self_compose(rounds)  # fmt: skip
+                noise_multiplier,
+                value_discretization_interval=_STEP,
+                pessimistic_estimate=is_above,
+                use_connect_dots=is_above,
+                sampling_prob=coin,
+            ).self_compose(rounds)
 
         return Losses(composed(is_above=True), composed(is_above=False))
 

@@ -280,9 +280,13 @@ def _with_all(by_layer: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def _correlogram(
-    centred: np.ndarray, members: np.ndarray, rounds: np.ndarray, variances: np.ndarray,
-    starts: np.ndarray, shares: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    centred: np.ndarray,
+    members: np.ndarray,
+    rounds: np.ndarray,
+    variances: np.ndarray,
+    starts: np.ndarray,
+    shares: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the lags that came, pairs at each, and the correlations `[1 + layers, lags]`.
 
     And the clients who came twice, with the variance of each one's updates over that of all, its

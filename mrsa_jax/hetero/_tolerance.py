@@ -116,10 +116,14 @@ def tolerated_byzantine(
     search = _Search(table, block_of, np.asarray(limits), sizes, nodes)
     together, groups, bound = search.run([g for g in range(columns) if own[g] > 0])
     return ByzantineTolerance(
-        min(map(_fewest_to_spoil, heavy_blocks, limits)) - 1, together, groups, bound,
-        tuple(sum(weight > 0 for weight in found) for found in heavy_blocks), tuple(limits),
+        min(map(_fewest_to_spoil, heavy_blocks, limits)) - 1,
+        together,
+        groups,
+        bound,
+        tuple(sum(weight > 0 for weight in found) for found in heavy_blocks),
+        tuple(limits),
         0.25 * columns - 1.0,
-    )  # fmt: skip
+    )
 
 
 def _counts(values: _Numbers | None, columns: int, argument: str, least: int) -> np.ndarray:

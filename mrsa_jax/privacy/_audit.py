@@ -167,9 +167,13 @@ def audit_steps(
 
 
 def _steps(
-    log: ParticipationLog, names: tuple[Hashable, ...], effort: float | int, report: Progress,
-    noise: Noise | None, drifting: Drifting | None,
-) -> Iterator[Audit]:  # fmt: skip
+    log: ParticipationLog,
+    names: tuple[Hashable, ...],
+    effort: float | int,
+    report: Progress,
+    noise: Noise | None,
+    drifting: Drifting | None,
+) -> Iterator[Audit]:
     """Yield what the sums of one vector, of clients who do not tell, are found to leak."""
     P = log.participation
     report("exposed clients", 0, 1)
@@ -206,9 +210,12 @@ def _steps(
 
 
 def _first(
-    log: ParticipationLog, weak: WeakPrivacy, strong: int | None, noise: Noise | None,
+    log: ParticipationLog,
+    weak: WeakPrivacy,
+    strong: int | None,
+    noise: Noise | None,
     drifting: Drifting | None,
-) -> Audit:  # fmt: skip
+) -> Audit:
     """Return what is known at once; how well clients are hidden too, unless that takes its time."""
     P = log.participation
     is_at_once = bool(weak.rank) and is_feasible(P, drifting, at_once=True)

@@ -154,9 +154,13 @@ class Hidden:
         order = np.argsort(values, kind="stable")
         noted = [i for i in order[len(exposed) : len(exposed) + _MOST_NOTED] if values[i] < np.inf]
         return Hidden(
-            values, tuple((clients[i], float(values[i])) for i in noted), float(values[order[0]]),
-            clients[order[0]], float(np.median(values[np.isfinite(values)])), drifting,
-        )  # fmt: skip
+            values,
+            tuple((clients[i], float(values[i])) for i in noted),
+            float(values[order[0]]),
+            clients[order[0]],
+            float(np.median(values[np.isfinite(values)])),
+            drifting,
+        )
 
     @property
     def condition(self) -> str:

@@ -56,9 +56,15 @@ def first_rounds(
 
 
 def _one_form(
-    rows: Any, primes: Any, reciprocals: Any, first: Any, ranks: Any, *, rounds: int,
+    rows: Any,
+    primes: Any,
+    reciprocals: Any,
+    first: Any,
+    ranks: Any,
+    *,
+    rounds: int,
     is_shared: bool,
-) -> None:  # fmt: skip
+) -> None:
     history, which = pl.program_id(0), pl.program_id(1)
     width = first.shape[2]
     of = Field(primes[which], reciprocals[which], jnp.int32(0))

@@ -120,9 +120,13 @@ def last_of_wide(wide: Wide) -> np.ndarray:
 
 
 def _follow_wide(
-    out: np.ndarray, history: np.ndarray, root: np.ndarray | None,
-    quantiles: tuple[float, ...] | None, last_only: bool, of_rest: bool,
-) -> None:  # fmt: skip
+    out: np.ndarray,
+    history: np.ndarray,
+    root: np.ndarray | None,
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+    of_rest: bool,
+) -> None:
     """Write the leverages of a history of very many clients, or quantiles of their inverse."""
     wide = Wide(history, root)
     found = ((part, _known(shares, errors, root is not None, of_rest, np))
@@ -161,9 +165,15 @@ def _without_noise(array: Any, root: np.ndarray | None) -> tuple[Any, np.ndarray
 
 
 def _chunk(
-    histories: np.ndarray | Array, *, root: np.ndarray | None, quantiles: tuple[float, ...] | None,
-    last_only: bool, of_rest: bool, first: np.ndarray | None, precision: np.dtype[Any],
-) -> Array:  # fmt: skip
+    histories: np.ndarray | Array,
+    *,
+    root: np.ndarray | None,
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+    of_rest: bool,
+    first: np.ndarray | None,
+    precision: np.dtype[Any],
+) -> Array:
     rounds, clients = histories.shape[1:]
     exact, is_noisy = _without_noise(histories, root)
     ranks = rank_trajectory(exact)
@@ -223,10 +233,17 @@ def as_floats(histories: np.ndarray | Array, *, is_scaled: bool) -> np.ndarray |
     static_argnames=("by_blocks", "tile", "quantiles", "last_only", "of_rest"),
 )
 def _shares(
-    rows: Float64[Array, "batch rounds clients"], is_new: Bool[Array, "batch rounds"],
-    is_sure: Bool[Array, "batch rounds"], first: Array, root: Array | None, by_blocks: bool,
-    tile: int, quantiles: tuple[float, ...] | None, last_only: bool, of_rest: bool,
-) -> Array:  # fmt: skip
+    rows: Float64[Array, "batch rounds clients"],
+    is_new: Bool[Array, "batch rounds"],
+    is_sure: Bool[Array, "batch rounds"],
+    first: Array,
+    root: Array | None,
+    by_blocks: bool,
+    tile: int,
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+    of_rest: bool,
+) -> Array:
     def one(history: tuple[Array, Array, Array, Array]) -> Array:
         own, is_new, is_sure, first = history
         found, errors = _one_history(own, is_new, is_sure, root, by_blocks, last_only)

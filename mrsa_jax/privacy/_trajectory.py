@@ -137,9 +137,13 @@ def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> WeakPrivacyTraje
         )
     methods = np.asarray([search.method[level] for level in levels], _METHOD)
     return WeakPrivacyTrajectory(
-        lower.astype(np.int32), upper.astype(np.int32), proven & (lower == upper),
-        levels.astype(np.int32), methods, (tuple(witnesses),),
-    )  # fmt: skip
+        lower.astype(np.int32),
+        upper.astype(np.int32),
+        proven & (lower == upper),
+        levels.astype(np.int32),
+        methods,
+        (tuple(witnesses),),
+    )
 
 
 class _Levels:

@@ -79,11 +79,19 @@ class Client:
     """
 
     def __init__(
-        self, client: int, neighbours: Iterable[int], threshold: int, values: np.ndarray,
-        plan: SegmentPlan, round_index: int = 0, entropy: int | np.integer | bytes | None = None,
-        context: bytes = b"", signing_key: SigningKey | None = None, terms: Terms | None = None,
+        self,
+        client: int,
+        neighbours: Iterable[int],
+        threshold: int,
+        values: np.ndarray,
+        plan: SegmentPlan,
+        round_index: int = 0,
+        entropy: int | np.integer | bytes | None = None,
+        context: bytes = b"",
+        signing_key: SigningKey | None = None,
+        terms: Terms | None = None,
         pledge: Pledge | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Prepare a client.
 
         Args:

@@ -98,10 +98,16 @@ class Unmasking:
     """
 
     def __init__(
-        self, plan: SegmentPlan, round_index: int, neighbours: Sequence[frozenset[int]],
-        summed: Iterable[int], lost: Iterable[int], padded_inputs: np.ndarray,
-        public_keys: Mapping[int, bytes], contexts: Sequence[bytes],
-    ) -> None:  # fmt: skip
+        self,
+        plan: SegmentPlan,
+        round_index: int,
+        neighbours: Sequence[frozenset[int]],
+        summed: Iterable[int],
+        lost: Iterable[int],
+        padded_inputs: np.ndarray,
+        public_keys: Mapping[int, bytes],
+        contexts: Sequence[bytes],
+    ) -> None:
         """Take over what is known.
 
         Args:

@@ -68,9 +68,15 @@ class Server:
     """
 
     def __init__(
-        self, adjacency: np.ndarray, thresholds: np.ndarray, cohort: np.ndarray, plan: SegmentPlan,
-        round_index: int = 0, contexts: Sequence[bytes] | None = None, terms: Terms | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        adjacency: np.ndarray,
+        thresholds: np.ndarray,
+        cohort: np.ndarray,
+        plan: SegmentPlan,
+        round_index: int = 0,
+        contexts: Sequence[bytes] | None = None,
+        terms: Terms | None = None,
+    ) -> None:
         """Open step 0.
 
         Args:

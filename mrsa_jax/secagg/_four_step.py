@@ -185,9 +185,14 @@ def aggregate(
 
 
 def _padded_and_totals(
-    seeds: Seeds, values: np.ndarray, plan: SegmentPlan, round_index: np.uint32, sent: np.ndarray,
-    sums: np.ndarray, keep_padded: bool,
-) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:  # fmt: skip
+    seeds: Seeds,
+    values: np.ndarray,
+    plan: SegmentPlan,
+    round_index: np.uint32,
+    sent: np.ndarray,
+    sums: np.ndarray,
+    keep_padded: bool,
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return what V3 sent, and the sums over those of V3 who do not count as lost."""
     alive = sent if keep_padded else sums
     round_ = checked_round(seeds, values, plan, round_index, survivors=alive)
@@ -249,9 +254,13 @@ def _secret_keys(material: Array, n: int, round_index: ArrayLike) -> Array:
 
 
 def _share(
-    material: Array, self_seed: Array, keys: Array, holders: _Holders, thresholds: np.ndarray,
+    material: Array,
+    self_seed: Array,
+    keys: Array,
+    holders: _Holders,
+    thresholds: np.ndarray,
     round_index: np.uint32,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Return the shares of b_i and of s_i^SK, each uint32[n, 9, h]."""
     # With t_i above the number of holders all shares together fall short, whatever the degree.
     degree = np.minimum(thresholds, holders.valid.shape[1] + 1).astype(np.int32) - 1
@@ -291,9 +300,12 @@ def _coefficients(
 
 
 def _recovered(
-    shares: tuple[Array, Array], secrets: tuple[Array, Array], holders: _Holders,
-    survivors: np.ndarray, thresholds: np.ndarray,
-) -> Bool[np.ndarray, " clients"]:  # fmt: skip
+    shares: tuple[Array, Array],
+    secrets: tuple[Array, Array],
+    holders: _Holders,
+    survivors: np.ndarray,
+    thresholds: np.ndarray,
+) -> Bool[np.ndarray, " clients"]:
     """Return whose secret the returned shares give back: b_i of V3, the secret key of the others.
 
     Only as many shares as the threshold are used. A secret counts as recovered if interpolation
@@ -325,9 +337,14 @@ def _interpolated(
 
 
 def _reports(
-    seconds: list[float], graph: np.ndarray, survivors: np.ndarray, thresholds: np.ndarray,
-    plan: SegmentPlan, signs: np.ndarray | None, blocks: np.ndarray | None,
-) -> tuple[StepReport, ...]:  # fmt: skip
+    seconds: list[float],
+    graph: np.ndarray,
+    survivors: np.ndarray,
+    thresholds: np.ndarray,
+    plan: SegmentPlan,
+    signs: np.ndarray | None,
+    blocks: np.ndarray | None,
+) -> tuple[StepReport, ...]:
     costs = round_costs(graph, survivors, thresholds, plan=plan, signers=signs, blocks=blocks)
     up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
     names, nan = STEPS if signs is None else STEPS_WITH_CHECK, float("nan")

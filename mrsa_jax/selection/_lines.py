@@ -174,9 +174,13 @@ def _largest_class(lines: np.ndarray, classes: np.ndarray, online: np.ndarray) -
 
 
 def _build(
-    members: np.ndarray, classes: np.ndarray, num_clients: int, cohort_size: int, fairness: str,
+    members: np.ndarray,
+    classes: np.ndarray,
+    num_clients: int,
+    cohort_size: int,
+    fairness: str,
     privacy_target: int = 1,
-) -> LineSelection:  # fmt: skip
+) -> LineSelection:
     """Return the selector of lines [L, size] over clients, all of whom are in one, with classes."""
     size = members.shape[1]
     per_cohort = cohort_size // size

@@ -197,9 +197,12 @@ def rollout_population(
 
 @jax.jit
 def _roll_blocks(
-    key: Key[Array, ""], labels: Int32[Array, "rounds clients"], chooser: Any, online: Any,
+    key: Key[Array, ""],
+    labels: Int32[Array, "rounds clients"],
+    chooser: Any,
+    online: Any,
     size: Int32[Array, ""],
-) -> Bool[Array, "rounds clients"]:  # fmt: skip
+) -> Bool[Array, "rounds clients"]:
     """Choose among blocks, which are the clients of `chooser`."""
     num_blocks = chooser.num_clients
 

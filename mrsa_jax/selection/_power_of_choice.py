@@ -108,9 +108,13 @@ class PowerOfChoice:
 
 
 def _choose(
-    scheme: PowerOfChoice, steps: Steps, words: Words, available: Array, counts: Array,
+    scheme: PowerOfChoice,
+    steps: Steps,
+    words: Words,
+    available: Array,
+    counts: Array,
     log_losses: Array,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+) -> tuple[Array, Array, Array]:
     """Return the cohort, the new counts and the new losses."""
     online = _ranking.count(available)
     works = online >= scheme.cohort_size

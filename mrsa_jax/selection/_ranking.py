@@ -354,7 +354,14 @@ def _in_tiles(
             triton.store(ref.at[place], values, mask=inside)
 
     found = launch(
-        "choose", kernel, (pl.cdiv(num_trials, tile),), columns, *numbers, *halves, *columns,
-        num_warps=_WARPS, input_output_aliases={before + i: i for i in range(len(columns))},
-    )  # fmt: skip
+        "choose",
+        kernel,
+        (pl.cdiv(num_trials, tile),),
+        columns,
+        *numbers,
+        *halves,
+        *columns,
+        num_warps=_WARPS,
+        input_output_aliases={before + i: i for i in range(len(columns))},
+    )
     return tuple(found)

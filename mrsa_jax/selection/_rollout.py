@@ -207,9 +207,15 @@ def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Avai
 
 
 def _in_chunks(
-    run: Callable[..., Any], key: Array, schemes: tuple[Any, ...], num_rounds: int, num_trials: int,
-    row_bytes: int, mesh: Mesh | None = None, first: int = 0,
-) -> Any:  # fmt: skip
+    run: Callable[..., Any],
+    key: Array,
+    schemes: tuple[Any, ...],
+    num_rounds: int,
+    num_trials: int,
+    row_bytes: int,
+    mesh: Mesh | None = None,
+    first: int = 0,
+) -> Any:
     """Run B trials in equal chunks (one compile) on all cores, and join the results.
 
     If an accelerator's memory does not hold a chunk, all is done again in chunks of half of it.
@@ -241,9 +247,15 @@ def _in_chunks(
 
 
 def _joined(
-    run: Callable[..., Any], key: Array, schemes: tuple[Any, ...], num_rounds: int, num_trials: int,
-    size: int, workers: int, first: int,
-) -> Any:  # fmt: skip
+    run: Callable[..., Any],
+    key: Array,
+    schemes: tuple[Any, ...],
+    num_rounds: int,
+    num_trials: int,
+    size: int,
+    workers: int,
+    first: int,
+) -> Any:
     """Run all trials, `size` in a call, and join the results."""
     starts = range(first, first + num_trials, size)
 
@@ -262,9 +274,14 @@ def _concatenated(parts: list[Any], count: int) -> Any:
 
 @functools.partial(jax.jit, static_argnames=("run", "mesh", "num_rounds"))
 def _over_mesh(
-    run: Callable[..., Any], mesh: Mesh, key: Key[Array, ""], trials: Array, selector: Any,
-    availability: Any, num_rounds: int,
-) -> Any:  # fmt: skip
+    run: Callable[..., Any],
+    mesh: Mesh,
+    key: Key[Array, ""],
+    trials: Array,
+    selector: Any,
+    availability: Any,
+    num_rounds: int,
+) -> Any:
     """Run a chunk of trials, each device its share."""
 
     def share(key: Array, schemes: Any, trials: Array) -> Any:

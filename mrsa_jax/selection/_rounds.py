@@ -291,9 +291,14 @@ def _check_places(rule: RoundRule, survivors: Array) -> None:
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll(
-    key: Key[Array, ""], trials: Array, selector: Any, availability: Any, steps: Any,
-    rule: RoundRule, num_rounds: int,
-) -> RoundHistory:  # fmt: skip
+    key: Key[Array, ""],
+    trials: Array,
+    selector: Any,
+    availability: Any,
+    steps: Any,
+    rule: RoundRule,
+    num_rounds: int,
+) -> RoundHistory:
     def play(own: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
         (after, online), cohort = _play(own, selector, availability, states, j)
         survivors = steps.sample(round_key(own, j, Stream.STEPS), cohort)

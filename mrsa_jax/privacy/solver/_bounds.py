@@ -193,9 +193,14 @@ def _one_history(
     is_over = jnp.arange(rounds + 1) == rounds
     start = _State(
         jnp.broadcast_to(jnp.eye(groups, dtype=jnp.uint32), (primes, groups, groups)),
-        jnp.zeros(primes, jnp.int32), jnp.zeros(groups, jnp.int32), jnp.zeros(groups, jnp.bool_),
-        jnp.int32(NEVER), jnp.bool_(False), jnp.int32(0), jnp.int32(NEVER),
-    )  # fmt: skip
+        jnp.zeros(primes, jnp.int32),
+        jnp.zeros(groups, jnp.int32),
+        jnp.zeros(groups, jnp.bool_),
+        jnp.int32(NEVER),
+        jnp.bool_(False),
+        jnp.int32(0),
+        jnp.int32(NEVER),
+    )
     start = varying_like(start, rows, codes, weights)
 
     def one_round(

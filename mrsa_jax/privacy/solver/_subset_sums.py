@@ -110,9 +110,13 @@ def prepare(values: np.ndarray, weights: np.ndarray) -> Numbers:
 def scratch(size: int, length: int, loads: int) -> Scratch:
     """Return memory for sets of `size` numbers and a table of `length`."""
     return Scratch(
-        np.empty(length, np.uint64), np.empty(loads, np.int64), np.zeros(1, np.int64),
-        np.zeros(size + 1, np.int64), np.zeros(size + 1, np.uint64), np.zeros(size + 1, np.int64),
-    )  # fmt: skip
+        np.empty(length, np.uint64),
+        np.empty(loads, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(size + 1, np.int64),
+        np.zeros(size + 1, np.uint64),
+        np.zeros(size + 1, np.int64),
+    )
 
 
 @compiled

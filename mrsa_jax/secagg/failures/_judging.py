@@ -336,10 +336,13 @@ def judge_planted(
 
 @jax.jit
 def _judge_planted_arrays(
-    adjacency: Bool[Array, "trials n n"], survivors: Bool[Array, "trials 5 n"],
-    cuts: Bool[Array, "trials n"], clients: Int32[Array, " trials"], given: Bool[Array, "trials n"],
+    adjacency: Bool[Array, "trials n n"],
+    survivors: Bool[Array, "trials 5 n"],
+    cuts: Bool[Array, "trials n"],
+    clients: Int32[Array, " trials"],
+    given: Bool[Array, "trials n"],
     thresholds: Int32[Array, " n"],
-) -> UInt8[Array, " trials"]:  # fmt: skip
+) -> UInt8[Array, " trials"]:
     index = jax.lax.iota(jnp.int32, thresholds.shape[0])
 
     def one(edges: Array, alive: Array, cut: Array, client: Array, row: Array) -> Array:

@@ -223,9 +223,16 @@ def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
 
 
 def _count(
-    seed: Any, graph: graphs.GraphModel, steps: StepDropout, limits: np.ndarray, num_trials: Any,
-    chunk_size: Any, progress: Any, mesh: Any, first: Any,
-) -> FailureRates:  # fmt: skip
+    seed: Any,
+    graph: graphs.GraphModel,
+    steps: StepDropout,
+    limits: np.ndarray,
+    num_trials: Any,
+    chunk_size: Any,
+    progress: Any,
+    mesh: Any,
+    first: Any,
+) -> FailureRates:
     """Simulate and count, chunk by chunk."""
     over = checked_mesh(mesh)
     devices = 1 if over is None else over.size

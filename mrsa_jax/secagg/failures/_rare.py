@@ -89,9 +89,13 @@ class RareRate:
         lower, upper = binomial_interval(count, trials) if trials else (0.0, 1.0)
         share = count / trials if trials else math.nan
         return cls(
-            log_factor, count, trials, log_factor + log_chance(share),
-            log_factor + log_chance(lower), min(0.0, log_factor + log_chance(upper)),
-        )  # fmt: skip
+            log_factor,
+            count,
+            trials,
+            log_factor + log_chance(share),
+            log_factor + log_chance(lower),
+            min(0.0, log_factor + log_chance(upper)),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,9 +219,13 @@ def rare_failure_rates(
 
 
 def _summary(
-    trials: int, log_disconnected: float, cuts: np.ndarray, lost: np.ndarray, by_cut: np.ndarray,
+    trials: int,
+    log_disconnected: float,
+    cuts: np.ndarray,
+    lost: np.ndarray,
+    by_cut: np.ndarray,
     by_client: np.ndarray,
-) -> RareFailureRates:  # fmt: skip
+) -> RareFailureRates:
     flags = np.arange(256)
     kept = (flags & _verdicts.PLANTED_FIRST) != 0
     exposed = kept & ((flags & _verdicts.NOT_PRIVATE) != 0)
