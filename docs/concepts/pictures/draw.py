@@ -20,6 +20,7 @@ svg { font-family: system-ui, sans-serif; font-size: 14px; }
 .line { stroke: #5f6775; stroke-width: 1.5; fill: none; } .warn { fill: #b3261e; }
 .c0 { fill: #3b6fb6; } .c1 { fill: #c8761d; } .c2 { fill: #3f8f5b; } .c3 { fill: #8a57a8; }
 .on { fill: #ffffff; } .rule { fill: #c3c9d4; } .pale { opacity: 0.45; }
+.grid { stroke: #8a94a6; stroke-width: 0.5; }
 .small { font-size: 12px; } .big { font-size: 15px; font-weight: 600; }
 .mono { font-family: ui-monospace, monospace; }
 @media (prefers-color-scheme: dark) {
@@ -60,6 +61,10 @@ class Picture:
         """Draw a line through points, or what it surrounds."""
         path = " ".join(f"{x:.4g},{y:.4g}" for x, y in points)
         self.parts.append(f'<polyline class="{kind}" points="{path}"/>')
+
+    def dot(self, x: float, y: float, r: float, kind: str) -> None:
+        """Draw a circle by its middle."""
+        self.parts.append(f'<circle class="{kind}" cx="{x:.4g}" cy="{y:.4g}" r="{r:g}"/>')
 
     def arrow(self, *points: tuple[float, float]) -> None:
         """Draw a line through points with a head at its end."""
@@ -184,6 +189,41 @@ def hidden() -> Picture:
     return picture
 
 
+def families() -> Picture:
+    """What families of lines keep: weak T, hidden among and strong T."""
+    picture = Picture(282, "Weak T overstates how well crossing lines hide a client")
+    shown = {
+        "nets 5 x 5, 3 ways": mj.design.nets(25, 5, 3),
+        "blocks of 4": mj.design.blocks(12, 4),
+        "grids 5 x 5": mj.design.grids(25, 5),
+        "grids 6 x 6": mj.design.grids(36, 6),
+        "blocks of 5": mj.design.blocks(15, 5),
+        "rectangles 2 x 6": mj.design.rectangles(12, 6, 2),
+        "blocks of 6": mj.design.blocks(12, 6),
+    }
+    for T in range(7):
+        picture.line((164 + 48 * T, 14), (164 + 48 * T, 216), kind="grid")
+        picture.text(164 + 48 * T, 234, T, "faint")
+    for row, (name, lines) in enumerate(shown.items()):
+        weak, strong = mj.privacy.weak_privacy(lines), int(mj.privacy.strong_privacy(lines))
+        assert weak.certified
+        hidden = float(np.asarray(mj.privacy.hidden_among(lines)).min())
+        y = 26 + 29 * row
+        picture.text(152, y + 5, name, at="end")
+        low, high = (164 + 48 * value for value in (hidden, weak.lower))
+        picture.box(low, y - 2, high - low, 4, "c1")
+        picture.dot(high, y, 8, "line")
+        picture.dot(low, y, 5, "c0")
+        picture.box(162 + 48 * strong, y - 11, 4, 22, "c2")
+    picture.dot(24, 262, 8, "line")
+    picture.text(38, 267, "weak T", at="start")
+    picture.dot(118, 262, 5, "c0")
+    picture.text(130, 267, "hidden among (worst client)", at="start")
+    picture.box(352, 252, 4, 20, "c2")
+    picture.text(364, 267, "strong T", at="start")
+    return picture
+
+
 def witness() -> Picture:
     """What a certificate holds: one integer combination that anyone can add up."""
     P = np.array([[1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 1, 1]])
@@ -251,7 +291,7 @@ def ledger() -> Picture:
 
 
 CONCEPTS: Sequence[Callable[[], Picture]] = (
-    pads, exposure, blocks, hidden, witness, segments, ledger,
+    pads, exposure, blocks, hidden, families, witness, segments, ledger,
 )  # fmt: skip
 
 if __name__ == "__main__":
