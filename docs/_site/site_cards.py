@@ -65,7 +65,7 @@ def gallery_grid(page: str) -> str:
     for name, words, picture in _FIGURE.findall(page):
         anchor = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         cards += [
-            f":::{{grid-item-card}} {name}",
+            ":::{grid-item-card} " + name.replace("_", "_\u200b"),  # where a line may break
             f":img-top: {picture}",
             f':img-alt: "{words}"',
             f':link: "#{anchor}"',
