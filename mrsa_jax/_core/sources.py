@@ -207,7 +207,7 @@ class _Walk:
     Args:
         whole: The argument that an object was given for, all of whose values count: those of
             libraries, and the code of modules, of which else the name and the text do. A value
-            that cannot be told raises. Empty for code that is registered.
+            that cannot be compared raises. Empty for code that is registered.
 
     Attributes:
         texts: What was found.
