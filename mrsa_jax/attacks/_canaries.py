@@ -397,14 +397,14 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
 
     Args:
         client: Index of the client that is the canary.
-        mechanism: Of `dp.ring_mechanism`: what is clipped, rounded and added, in which ring.
-        spread: Standard deviation of the entries of the others' updates, positive; None where
-            they are known, which is what differential privacy promises against.
+        mechanism: Mechanism of `dp.ring_mechanism`, which clips, rounds and adds noise in a ring.
+        spread: Standard deviation of the entries of the others' updates, positive; None if
+            they are known, the case that differential privacy covers.
 
     Returns:
         The audit: `.test(P)` for the best test and the mu that it should have, `.play(seed, P,
-        trials)` for scores of simulated rounds, the mu that they show, and what is left of the
-        sums without the updates (`.residuals.faults()`).
+        trials)` for scores of simulated rounds, the mu that they show, and the
+        noise that remains without the updates (`.residuals.faults()`).
 
     Raises:
         ConfigurationError: If an argument is out of range or no mechanism.

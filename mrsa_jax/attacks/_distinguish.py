@@ -55,14 +55,16 @@ class BestTest(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Distinguish:
-    """The attack (built by `distinguish`).
+    """A test of whether a client's updates were shifted, built by `distinguish`.
 
     Attributes:
-        client: Whose updates may be shifted.
-        shift: float64 [d], what is added to each of them.
-        spread: Standard deviation of the others' updates along it, or None: they are known.
-        noise: Of the sums, along it, as of `privacy.distinguishability`.
-        kernel: float64 [J, J], R; None for ones.
+        client: Index of the client whose updates may be shifted.
+        shift: float64 [d], the vector that is added to each of its updates.
+        spread: Standard deviation of the others' updates along the shift, or None: they are known.
+        noise: Variance or covariance of the sums' noise along the shift, as for
+            `privacy.distinguishability`.
+        kernel: float64 [J, J], the correlation R of updates over the J rounds; None if it is one
+            everywhere.
     """
 
     client: int

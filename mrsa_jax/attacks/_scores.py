@@ -149,7 +149,7 @@ def _similarity(
 
 @needs_values
 def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
-    """Return for each original the reconstruction that is its own, by least total squared error.
+    """Return for each original the reconstruction that matches it, by least total squared error.
 
     An attack on several images returns them in any order.
 

@@ -90,8 +90,8 @@ def independent(dropout_rate: Any) -> Independent:
     """Return the model in which clients drop out of each round independently.
 
     Args:
-        dropout_rate: p, chance to be offline in a round: a number in [0, 1] for everybody (any
-            number of clients), or [N] of them. 0 means always online, 1 never; others are
+        dropout_rate: p, probability to be offline in a round: a number in [0, 1] for all clients
+            (any number of them), or one for each, [N]. 0 means always online, 1 never; others are
             rounded to multiples of 2^-32.
 
     Returns:

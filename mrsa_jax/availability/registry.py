@@ -166,17 +166,17 @@ def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, 
 def register(
     name: str, factory: Callable[..., Availability], *, papers: str | Sequence[str] = ()
 ) -> None:
-    """Add your own availability model, which flags, files, sweeps and `cite` then know.
+    """Add your own availability model, so that flags, files, sweeps and `cite` accept it.
 
-    It is written `name`, or `name:3:0.5` where the factory takes parameters behind the rates. On
+    It is written `name`, or `name:3:0.5` if the factory takes parameters after the rates. On
     the command line, `--plugin FILE.py` runs the file that registers it. Registering a name again
     replaces it.
 
     Args:
         name: Lower-case letters, digits and underscores; none of the package's own.
         factory: `(dropout_rates, *parameters) -> model`, an `Availability` that is a pytree; the
-            rates are float32[N], one for each client. If the model has no `dropout_rates` itself,
-            results say that these were met.
+            rates are float32[N], one for each client. If the model has no `dropout_rates`,
+            results report these rates.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
 
     Raises:

@@ -126,12 +126,12 @@ class ClientData:
 
 @needs_values
 def check_client_data(clients: ClientData) -> ClientData:
-    """Raise unless clients' data are sound; return them.
+    """Raise unless clients' data are valid; return them.
 
-    What the partitions build is valid; this is for clients put together by hand.
+    The partitions build valid data; use this for clients that you put together by hand.
 
     Args:
-        clients: What to check.
+        clients: Data of the clients.
 
     Returns:
         The same clients.

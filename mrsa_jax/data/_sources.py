@@ -163,9 +163,9 @@ def load(
 ) -> Dataset:
     """Load a data set that is already on this machine.
 
-    What is slow to read is read once and kept as .npz in a cache: in the folder that the
+    A set that is slow to read is read once and kept as .npz in a cache: in the folder that the
     environment variable `MRSA_JAX_CACHE` names, or else in the user's cache folder. The cache is
-    made again when its source has changed, and serves alone where the source is gone.
+    made again when its source has changed, and suffices if the source is gone.
 
     Args:
         name: One of these.

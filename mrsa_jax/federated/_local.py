@@ -59,11 +59,11 @@ class Decay:
 def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
     """Return a schedule that multiplies the learning rate by `factor` at each of some rounds.
 
-    Choose it over `optax.piecewise_constant_schedule`, which gives the same factors, where runs
+    Choose it over `optax.piecewise_constant_schedule`, which gives the same factors, if runs
     are stored or compared: it is a plain value without closures.
 
     Args:
-        rounds: Rounds (from 0, skipped rounds counted) from which on the rate is lower.
+        rounds: Rounds (from 0, skipped rounds counted) at which the rate falls, such as (400, 800).
         factor: Positive and finite.
 
     Returns:

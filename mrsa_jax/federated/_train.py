@@ -42,8 +42,8 @@ def train(
 ) -> TrainingResult:
     """Train one global model over the rounds of a participation history.
 
-    In each round the cohort trains from the global model, the aggregator makes the mean of its
-    updates from their quantized sum, and the server steps along it. Skipped rounds (zero rows)
+    In each round, the cohort trains from the global model, the aggregator computes the mean update
+    from the quantized sum, and the server steps along it. Skipped rounds (zero rows)
     leave the model alone and cost nothing; a round whose aggregation fails leaves it alone too.
 
     On accelerators the rounds up to the next evaluation or checkpoint are one program, if the
@@ -53,29 +53,29 @@ def train(
 
     Args:
         seed: Integer or key; initial model, shuffling and rounding come from it.
-        training: What is trained, on what, by whom in which round (`Training`).
+        training: Model, data, participation, trainer and aggregator (`Training`).
         memory_bytes: Bound on the memory of the training, beyond what the process holds already;
-            how many clients train side by side follows from it (`memory_estimate`). What is
-            right for the processor if None.
-        mesh: Of one axis, over whose devices each cohort's clients are spread; data and model
-            are on all of them, and `memory_bytes` is then each device's. On a CPU a device a
+            it decides how many clients train side by side (`memory_estimate`). None:
+            as suits the processor.
+        mesh: Mesh of one axis, over whose devices each cohort's clients are spread; data and model
+            are on all of them, and `memory_bytes` is then each device's. On a CPU, one device per
             core (`jax.config.update("jax_num_cpu_devices", 2)` before JAX starts) can be
             faster than one device with as many threads (benchmarks/README.md).
         checkpoints: Where to save the state and to continue from (`federated.checkpoints`).
         progress: Called after each trained round with (rounds done, rounds to train); where
             rounds run as one program (accelerators), for all of them once it is back, which
             takes a few seconds at most unless one round does.
-        callback: Called for each round, in order, with what is known of it, before `progress`: a
-            dictionary with `step` (the round, from 0), `status`, `cohort_size` (whom the server
-            asked), `summed_clients`, `wrapped`; `clipped_fraction` where something was sent;
-            `accuracy` and `loss` where the model was tested; `diverged` where that happened. The
+        callback: Called for each round, in order, with its measures, before `progress`: a
+            dictionary with `step` (the round, from 0), `status`, `cohort_size` (clients that the
+            server asked), `summed_clients`, `wrapped`; `clipped_fraction` if something was sent;
+            `accuracy` and `loss` if the model was tested; `diverged` if it diverged. The
             compiled programs are the same with and without. `json_lines`, `tensorboard` and
             `wandb` make such functions. Rounds after the newest checkpoint come again in a
             training that continues from it.
 
     Returns:
-        The result; a round that failed says why in `status`, a diverged training is reported in
-        `diverged_round` and ends there: neither raises.
+        The result. `status` holds the reason why a round failed; a diverged training ends and is
+        reported in `diverged_round`. Neither raises.
 
     Raises:
         ConfigurationError: If not even one client at a time fits the memory, or the checkpoints

@@ -132,7 +132,7 @@ def _labels(
 
 @runtime_checkable
 class GraphModel(Protocol):
-    """Who shares pads with whom in a round: a pytree with a pure method.
+    """Which clients share pads in a round: a protocol for pytrees with a pure method `sample`.
 
     `sample` is written for one round and maps under `jax.vmap`.
     """

@@ -37,7 +37,7 @@ def encode(
     members: ArrayLike | Sequence[int] | None = None,
     noise: RingNoise | None = None,
 ) -> tuple[UInt32[Array, "participants dim"], Float32[Array, " participants"]]:
-    """Round each client's update to the levels of the blocks that it sums in.
+    """Round each client's update to the levels of the matrix blocks that it sums in.
 
     Unbiased inside the range: a value r1 + (c + f) Delta_K with 0 <= f < 1 becomes code c + 1
     with probability f, else c, where Delta_K = (r2 - r1) / (K - 1).
@@ -45,14 +45,14 @@ def encode(
     Args:
         key: Randomness; a draw depends on it, the client's id, the segment and the place in it.
         updates: float32[n, d], one row for each slot; values outside the range are clipped.
-        layout: Who sums which segment with whom.
+        layout: The groups that sum each segment together (`segment_layout`).
         value_range: (r1, r2), r1 < r2.
         members: int[n], global client ids by slot; the slots' own numbers if None.
-        noise: What each client adds, as in `segment_average`; the layout needs room for it.
+        noise: Noise of each client, as in `segment_average`; the layout needs room for it.
 
     Returns:
         uint32[n, d] codes, below the K of each coordinate (`SegmentLayout.levels_of`), with
-        noise residues of its ring: what clients put under their pads; and float32[n], the share
+        noise residues of its ring, to which clients add their pads; and float32[n], the fraction
         of each client's values that was clipped. Under `jit` or `vmap` a NaN counts as clipped to
         r1, as in `quantize.stochastic`.
 

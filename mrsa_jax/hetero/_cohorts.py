@@ -305,18 +305,18 @@ def cohort_layouts(
 
     Args:
         scheme: "sc", "mc", "hc" or "groups" (see `segment_layout`).
-        rounds: Groups of each round.
+        rounds: Groups of each round, as `ranked_groups` returns them.
         levels: K_g of each of the G groups.
         dim: d.
         hybrid_threshold: T of "hc".
         modulus_rule: As in `segment_layout`.
         empty_groups: "keep" the matrix of all G groups, so that segments stay the same, and
-            groups who would sum with an absent one sum by themselves; or "drop" them and use the
-            matrix of those present (one sum of everybody where that is one group, and T at most
-            the groups less one), with fewer segments.
+            groups whose partner is absent sum by themselves; or "drop" them and use the matrix
+            of the present groups, with fewer segments (one sum of all clients if one group is
+            present, and T at most the number of groups less one).
 
     Returns:
-        A layout for each round, None where it is skipped.
+        A layout for each round; None if it is skipped.
 
     Raises:
         ConfigurationError: As `segment_layout`, or if a round has other groups than levels.

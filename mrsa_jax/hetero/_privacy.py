@@ -89,10 +89,12 @@ def privacy_report(
 
     Args:
         matrix: int[segments, groups].
-        budget: Steps of the search, of about 0.1 to 1 ms each, at least 0; no limit if None.
+        budget: Largest number of steps of the search, at least 0; each takes about 0.1 to 1 ms. No
+            limit if None.
 
     Returns:
-        The report; not certified where the budget ran out, with bounds on both sides.
+        The report: `level`, the `groups` of the union and the segments that it reveals (`learned`).
+        If the budget ran out, it is not `certified` and has bounds on both sides.
 
     Raises:
         ConfigurationError: If the matrix is none or the budget negative.

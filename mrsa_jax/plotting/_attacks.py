@@ -99,7 +99,7 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
 
 
 def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot rates of true against false positives: the formula's (dashed), and as measured.
+    """Plot true against false positive rates: those of the formula (dashed), and measured ones.
 
     Args:
         data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme, whose, mu,

@@ -44,15 +44,15 @@ def save_figure(
     """Write a figure as PNG, SVG and PDF, ready for a paper.
 
     SVG holds text as text elements and PDF embeds fonts of type 42, so that both can be searched
-    and edited. What has very many points is written as pixels in an otherwise sharp file. The
+    and edited. Parts with very many points are written as pixels in an otherwise sharp file. The
     caption (`ax.get_label()`) is in the files' metadata, and the same figure gives the same bytes.
 
     Args:
-        figure: A figure, its axes, a `plotting.chart.Chart`, or what draws on the axes `ax`, such
+        figure: A figure, its axes, a `plotting.chart.Chart`, or a function that draws on `ax`, such
             as `functools.partial(plot_study, results, "loss")`; the last two are drawn in the width
             of `style`.
         path: Where to write, without the formats' endings, in an existing folder.
-        formats: Of `"png"`, `"svg"` and `"pdf"`.
+        formats: Some of `"png"`, `"svg"` and `"pdf"`.
         apart: Whether SVG and PDF go into a folder `figures` next to the PNG.
 
     Returns:

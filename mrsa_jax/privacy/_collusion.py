@@ -81,14 +81,16 @@ class Route:
 
 @dataclasses.dataclass(frozen=True)
 class CollusionRisk:
-    """Chances of exposure for each fraction of clients who collude with the server.
+    """Probability of exposure for each fraction of clients that collude with the server.
+
+    `collusion_risk` returns it.
 
     Attributes:
-        fractions: As they were asked for.
-        members: Clients in a coalition of each fraction.
+        fractions: Fractions of clients, as requested.
+        members: Number of clients in a coalition of each fraction.
         sums: Exposure by combinations of the sums.
         neighbours: Exposure by corrupt neighbours in a round; None without a graph.
-        either: Exposure by one of the routes, of the same coalitions.
+        either: Exposure by either route, for the same coalitions.
     """
 
     fractions: tuple[float, ...]

@@ -157,12 +157,13 @@ def distinguishability(
     """Return how well the server can tell whether a client's updates were shifted.
 
     Use it to turn `hidden_among` into error rates: distinguishability if the others' updates are
-    Gaussian with spread s. It is no guarantee: others may send anything else. With `spread=None`
-    they are known to the server and noise alone hides: then it is one, that of Gaussian
-    differential privacy, composed over the client's rounds, and who was in its sums helps nothing.
+    Gaussian with spread s. It is no guarantee: others may send anything else. With `spread=None`,
+    the server knows the others' updates, and noise alone hides the client. Then the result is a
+    guarantee of Gaussian differential privacy, composed over the client's rounds, and the other
+    members of its sums do not help.
 
     The shift is the same in all rounds of the client, and the others' updates do not change
-    over rounds: where they do, the server may average them away (`attacks.distinguish` takes their
+    over rounds. If they do, the server may average them away (`attacks.distinguish` takes their
     correlation over rounds).
 
     Args:
@@ -175,12 +176,12 @@ def distinguishability(
         noise: Variance of each sum's noise along the shift: a number, `[rounds]`, or the
             covariance `[rounds, rounds]`. For a matrix mechanism that releases C y + z, z of
             variance sigma^2, it is sigma^2 (C^T C)^-1: this is the sums' noise.
-        coalition: Clients who tell the server their updates.
+        coalition: Clients that reveal their updates to the server.
 
     Returns:
-        The figures. Without noise `mu` is infinite exactly for the exposed (`first_exposure`);
-        with noise where the client's column has a part that the noise, and the others, do not
-        reach. It is 0 for clients in no sum: they have no figure.
+        `mu` of each client, with the rates and epsilon that follow. Without noise, `mu` is infinite
+        exactly for exposed clients (`first_exposure`); with noise, if a part of the client's
+        column is not reached by the noise and the others. It is 0 for clients in no sum.
 
     Raises:
         ConfigurationError: If `shift` or `spread` is not positive and finite, the noise is of
@@ -197,7 +198,7 @@ def distinguishability(
         >>> known
         Distinguishability(clients: 3; shift: 1, the others known; mu: largest 1, median 0.7071)
         >>> blocks = mj.privacy.distinguishability([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
-        >>> blocks.mu.round(12).tolist(), blocks.cap(2)  # T = 2, for ever
+        >>> blocks.mu.round(12).tolist(), blocks.cap(2)  # T = 2, for any number of rounds
         ([1.0, 1.0, 1.0, 1.0], 1.0)
 
     Edge cases: what floats do not know to nine digits is computed as `hidden_among` does, or nan;

@@ -47,8 +47,8 @@ def information(
 ) -> Any:
     """Return the bits per coordinate that sums reveal of each client's whole history.
 
-    Use it together with `hidden_among`, which is of one update. Where updates drift, total bits
-    grow with every round in which a client takes part, while blocks of T keep each update among T.
+    Use it together with `hidden_among`, which is about one update. If updates drift, total bits
+    grow with every round in which a client takes part, but blocks of T keep each update among T.
 
     Client i's updates are x_i in R^J with covariance s^2 R, independent of the others'. The sums
     y = sum_i D_i x_i + noise have covariance M = s^2 G o R + Omega, as D_i R D_i =
@@ -76,7 +76,7 @@ def information(
         spread: s, the standard deviation of an update about what is known of it.
         noise: Variance of the sums' noise, one for all or `[rounds]`, or their covariance
             `[rounds, rounds]`.
-        coalition: Clients who tell the server their updates; their columns are left out.
+        coalition: Clients that reveal their updates to the server; their columns are excluded.
 
     Returns:
         float64 `[..., clients]`; 0 for a client in no sum, nan for members of the coalition. Where

@@ -25,23 +25,23 @@ from mrsa_watch._base.errors import require
 def hidden_among_mates(
     P: Any, *, memory: Any, share: Any = 1.0, variance: Any = 1.0, coalition: Any = ()
 ) -> Float64[np.ndarray, "... clients"]:
-    """Return among how many clients the updates of each are hidden at least, by mates alone.
+    """Return a lower bound of how many clients each client is hidden among, by mates alone.
 
-    Mates are clients who are in the same sums, up to a weight. Where the updates of all drift
-    alike, `hidden_among` is at least T in a block of T. Where mates' memories differ that is
-    false: of a client whose update never changes and a mate whose updates are fresh, both are
-    exposed in the limit. What holds is 1 + the sum over mates j of the smallest ratio, over all
-    frequencies, of the spectra of their updates, w_j^2 v_j f_j / (w_i^2 v_i f_i): for every number
-    of rounds, whatever sums are added, with noise and without, for linear estimates, and for all
+    Mates are clients in the same sums, up to a weight. If the updates of all clients drift alike,
+    `hidden_among` is at least T in a block of T. If the memories of mates differ, this is false:
+    a client whose update never changes and a mate whose updates are fresh are both exposed in the
+    limit. The bound is 1 + the sum over mates j of the smallest ratio, over all frequencies, of
+    the spectra of their updates, w_j^2 v_j f_j / (w_i^2 v_i f_i). It holds for any number of
+    rounds, any further sums, with noise and without, for linear estimates, and for all estimates
     if updates are Gaussian.
 
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`.
         memory: rho of each client's updates, from 0 to 0.999999: a number, or `[clients]`; NaN
-            where it is not known, and then the client counts as nobody's mate.
-        share: The share of an update's variance that has this memory, from 0 to 1, likewise.
+            if it is not known, and then the client counts as no client's mate.
+        share: Fraction of an update's variance that has this memory, from 0 to 1, likewise.
         variance: Of each client's updates, likewise; only ratios matter.
-        coalition: Clients who tell the server their updates (indices).
+        coalition: Clients that reveal their updates to the server (indices).
 
     Returns:
         float64 `[..., clients]`: at least 1; inf for clients in no sum, NaN for members of the

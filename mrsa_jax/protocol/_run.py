@@ -185,7 +185,7 @@ def run(
     Args:
         inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its members'
             coordinates of it. What a client holds elsewhere is never read.
-        adjacency: bool[n, n], symmetric with an empty diagonal: who shares keys with whom.
+        adjacency: bool[n, n], symmetric with an empty diagonal: the clients that share keys.
         survivors: bool[5, n], V0 to V4, nested: a client in V_s but not in V_(s+1) computes its
             message of step s, which never arrives.
         thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets of i can
@@ -201,19 +201,19 @@ def run(
         progress: Called with (step's name, clients done, clients in all).
         plan: Blocks of the round, each client in at least one: keys and shares once along the
             whole graph, pads between neighbours in the same block. None for one block of
-            everybody.
+            all clients.
         contexts: n byte strings that go into the seeds of the pair pads, such as hashes of the
             model that each client was sent: pads cancel only between clients with equal ones, so
             a server that sends different models gets a sum without meaning. None for none.
         consistency: Add the signed consistency check of Bonawitz et al. between the padded inputs
             and unmasking: the server names all of V3 to each client, each signs it, and none
             unmasks before t_i of it and its neighbours have signed the list that it signed. Each
-            client knows the others' signing keys beforehand (a PKI), and step 0 is signed too.
-            Who is not in V4 is lost before it signs. `network` sees the signatures as step 3,
+            client knows the others' signing keys in advance (a PKI), and step 0 is signed too.
+            A client outside V4 is lost before it signs. `network` sees the signatures as step 3,
             unmasking as step 4.
         blocks: int[n], the number of each client's block, or T for blocks i // T, which clients
-            keep whatever the server does, with the consistency check: see `protocol.Terms`. An
-            honest server leaves out the blocks that lost a member before V3. Mates must have the
+            keep against any server, with the consistency check: see `protocol.Terms`. An
+            honest server excludes the blocks that lost a member before V3. Mates must have the
             same neighbours and the same threshold, above half of their neighbourhood.
 
     Returns:
@@ -221,8 +221,8 @@ def run(
         `totals`, one for each block over those of its members who are `summed`. A block whose
         pads cannot be removed has zeros and leaves the round `UNRELIABLE`; the totals of the
         other blocks stand, since the server knows them.
-        `learned`, `is_reliable`, `is_private` and `transcript` tell what the secrets that the
-        server really recovered allow; `seeds` are all clients', which the server never sees.
+        `learned`, `is_reliable`, `is_private` and `transcript` follow from the secrets that the
+        server really recovered; `seeds` are all clients', which the server never sees.
         A client whose message is refused, or who refuses the server's, counts as dropped from
         that step on (`network.refused` hears why); shares that are found to be forged leave the
         round `UNRELIABLE`. With |V3| < 2 the status is `TOO_FEW_SURVIVORS`: the client refuses
@@ -256,7 +256,7 @@ def run(
 
     Cost: for each edge four X25519 agreements (36 microseconds each) and two keystreams of d
     words (of 2 d if R is no power of two); one of each for each edge between V3 and V2 less V3.
-    The consistency check adds a signature a client and a check of one an edge, each way.
+    The consistency check adds one signature per client and one check per edge, each way.
 
     Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i, in
     the signs of its eq. (2) (docs/errata.md), and in binding ciphertexts to the public pad keys.

@@ -29,13 +29,13 @@ def share(
     points: Sequence[int],
     entropy: Entropy | int | np.integer | bytes | None = None,
 ) -> np.ndarray:
-    """Split a secret so that any `threshold` shares give it back and fewer say nothing.
+    """Split a secret so that any `threshold` shares recover it and fewer reveal nothing.
 
     Args:
         secret: 32 bytes.
-        threshold: t, at least 1; with more than there are points nobody can ever recover it.
+        threshold: t, at least 1; above the number of points, no one can ever recover it.
         points: Distinct x in [1, 2^31 - 1) of the holders.
-        entropy: Where the polynomials come from: None for the operating system, or a seed.
+        entropy: Source of the polynomials: None for the operating system, or a seed.
 
     Returns:
         uint32[points, 9], values in the field.

@@ -180,17 +180,18 @@ def learned_sets(
 
 @needs_values
 def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, " clients"]:
-    """Return whom CCESA's Appendix F attack can unmask: clients with 2 t_i <= |Adj(i)| + 1.
+    """Return the clients that the attack in CCESA's Appendix F can unmask: 2 t_i <= |Adj(i)| + 1.
 
-    It tells t_i holders that i is there and asks for b_i, tells t_i others that i is lost and asks
-    for its secret key, and has both. Outside Theorems 1 and 2, whose server is honest but curious.
+    The server reports i as present to t_i holders and asks for b_i, reports i as lost to t_i others
+    and asks for its secret key, and has both. This is outside Theorems 1 and 2, whose server is
+    honest but curious.
 
-    False says that no client gives away both of its secrets, and nothing of other attacks by a
-    server that lies. Clients of `protocol` refuse lists below their threshold, which ends those
-    that name too few; a server that makes up a different list for each client still unmasks sums
+    False means that no client reveals both of its secrets. It is no statement about other attacks
+    by a lying server. Clients of `protocol` refuse lists below their threshold, which stops lists
+    of too few clients. A server that invents a different list for each client still unmasks sums
     over few of them, or one (in tests: one of 10 at t = 6, six of 10 at t = 7, over the complete
-    graph), unless the round has the consistency check; without it, one that makes up clients or
-    their keys reads their shares.
+    graph), unless the round has the consistency check. Without it, a server that invents clients
+    or their keys reads their shares.
 
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.

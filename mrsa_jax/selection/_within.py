@@ -232,25 +232,25 @@ def blocks_within(
     left_over: LeftOver = "fewer_parts",
     seed: int | Key[Array, ""] | None = None,
 ) -> PartBlocks:
-    """Return blocks of T clients who train the same parts of the vector, and who asks them.
+    """Return blocks of T clients that train the same parts of the vector, and their selector.
 
-    Use it instead of `batch_partitioning` where clients train different coordinates: then every
-    sum of every part is of whole blocks, so that T holds in each part for any number of rounds.
-    Clients who train the same parts are a class. Where T does not divide a class, some are left
-    over: they join the class whose parts they share most of, and train these alone.
+    Use it instead of `batch_partitioning` if clients train different coordinates. Then every sum
+    of every part is over whole blocks, so T holds in each part for any number of rounds. Clients
+    that train the same parts are a class. If T does not divide a class, some clients are left
+    over: they join the class with which they share most parts, and train only its parts.
 
     Args:
         parts: bool[N, parts], a[i, l]: whether client i can train part l.
         cohort_size: K, a multiple of T; at most the clients in blocks.
         privacy_target: T >= 1.
-        fairness: Which blocks are asked, as for `batch_partitioning`.
-        left_over: `"fewer_parts"`, or `"wait"`: they are in no block. So are those whom no smaller
-            class takes: fewer than T of each class, or of the smallest one.
-        seed: Draws who is in which block within its class; where the server may not choose, of a
-            public coin. None: by index.
+        fairness: Rule that picks blocks, as for `batch_partitioning`.
+        left_over: `"fewer_parts"`, or `"wait"`: they are in no block. Clients that no smaller class
+            takes are in no block either: fewer than T of each class, or of the smallest one.
+        seed: Draws the blocks within each class. If the server must not choose them, use a public
+            coin. None: by index.
 
     Returns:
-        The selector, what each client trains, and its block. A client who waits trains nothing.
+        The selector, and for each client its parts and block. A client that waits trains nothing.
 
     Raises:
         ConfigurationError: If `parts` is no matrix of zeros and ones, a size is not positive, or

@@ -65,7 +65,7 @@ _PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "reso
 
 @dataclasses.dataclass(frozen=True)
 class PopulationConfig(Shown):
-    """Who the clients are and how often they are away."""
+    """Number of clients and of those per round, and how often clients are offline."""
 
     num_clients: Several = 120
     """Number of clients N."""

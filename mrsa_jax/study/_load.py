@@ -103,15 +103,15 @@ def _line(name: str, value: Any) -> str:
 
 
 def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
-    """Read a configuration from a TOML file; fields that it leaves out keep their defaults.
+    """Read a configuration from a TOML file; missing fields keep their defaults.
 
     Args:
-        cls: `DemoConfig`, `SimulateConfig` or `TrainConfig`.
+        cls: Settings of a command, such as `SimulateConfig`.
         path: The file.
 
     Raises:
-        ConfigurationError: If the file is missing or no TOML, names an unknown field (with its
-            path and the nearest known one), or gives a value of the wrong type.
+        ConfigurationError: If the file is missing or no TOML, has an unknown field (named with
+            its path and the nearest known one), or gives a value of the wrong type.
 
     Examples:
         >>> import mrsa_jax as mj

@@ -23,7 +23,7 @@ _IS_FINITE = flags.Within(0.0, rule="must be 0 or positive, finite")
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolConfig(Shown):
-    """Who shares pads with whom, and what becomes of rounds in which clients are lost."""
+    """Which clients share pads, and what happens in rounds in which clients are lost."""
 
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),

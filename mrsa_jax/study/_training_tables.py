@@ -58,7 +58,7 @@ TrainerName = Annotated[flags.Name, flags.Cites(scaffold="local training: karimi
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig(Shown):
-    """What the clients train on and how it is split."""
+    """Data that the clients train on, and how they are split."""
 
     dataset: DatasetName = "mnist_5k"
     """mnist_5k and digits are included; mrsa-jax data prepare fetches mnist, fashion_mnist, cifar10
@@ -129,7 +129,7 @@ class TrainingConfig(Shown):
 
 @dataclasses.dataclass(frozen=True)
 class ResourceConfig(Shown):
-    """What of the machine a training may use; changes a result by no more than rounding."""
+    """Resources that a training may use; they change a result by no more than rounding."""
 
     memory_gib: Annotated[flags.Number, flags.IS_POSITIVE] = None
     """Bound on the memory of a round, in GiB, such as 4; it decides how many clients train side by

@@ -34,9 +34,9 @@ def exact_reliability_union_bound(
 
     Args:
         n: Clients, at least 2.
-        p: Chance of an edge, in [0, 1].
-        q: Chance to leave at one of the four steps, in [0, 1].
-        t: Shares that rebuild a secret, a real number of at least 1.
+        p: Probability of an edge, in [0, 1].
+        q: Probability to leave at one of the four steps, in [0, 1].
+        t: Secret shares that rebuild a secret, a real number of at least 1.
 
     Returns:
         Natural logarithm, at most 0.0; -inf for zero.
@@ -69,9 +69,9 @@ def log_reliability_first_moment(
 
     Args:
         n: Clients, at least 2.
-        p: Chance of an edge, in [0, 1].
-        q: Chance to leave at one of the four steps, in [0, 1].
-        t: Shares that rebuild a secret, a real number of at least 1.
+        p: Probability of an edge, in [0, 1].
+        q: Probability to leave at one of the four steps, in [0, 1].
+        t: Secret shares that rebuild a secret, a real number of at least 1.
 
     Returns:
         Natural logarithm of the expected number, above 0.0 where more than one is expected (so

@@ -57,18 +57,18 @@ def merge(
     *,
     progress: Progress | None = None,
 ) -> xr.Dataset:
-    """Put the points of several sweeps' folders into one folder, and open it.
+    """Combine the points of several sweeps in one folder, and open it.
 
     Use it for a study whose parts were computed on machines without a common disk. Axes get the
     values of all folders, and settings that differ between them become axes; cells that no folder
     has stay empty. Trials of a point that two folders have are compared: integers to the bit,
-    floats to nine digits, those of single precision to the last. What follows from trained numbers
-    may differ by a tenth or by 0.05, as machines round it differently. Nothing is computed, and
+    floats to nine digits, those of single precision to the last. Results of trained numbers may
+    differ by a tenth or by 0.05, because machines round differently. Nothing is computed, and
     merging again changes nothing.
 
     Args:
-        folders: Of sweeps of one command.
-        out: Folder of the result: a new one, or that of a sweep, which then keeps what it has.
+        folders: Folders of sweeps of one command.
+        out: Folder of the result: a new one, or that of a sweep, whose points are kept.
         progress: Receives warnings of records that are damaged, whose points stay empty.
 
     Returns:
