@@ -87,7 +87,7 @@ def summaries(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries | 
 
 
 def keeps_little(rounds: int, clients: int) -> bool:
-    """Return whether a very large history is summed up in little memory beside it."""
+    """Return whether a very large history is summed up in little memory next to it."""
     has_loops = chosen_form(("loops", "xla")) == "loops"
     is_large = rounds * clients > _MOST_ENTRIES
     return has_loops and is_large and goes_by_columns(rounds, clients)

@@ -186,7 +186,7 @@ def _keep(scores, size, row):
 
 @compiled
 def play_coins(key, first, order, limits, chances, rounds, totals, history):
-    """Play all rounds of trials in which each available client joins by a coin of its own.
+    """Play all rounds of trials in which each available client joins by a separate coin.
 
     Args:
         key: As for `play_blocks`.

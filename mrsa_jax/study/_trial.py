@@ -26,7 +26,7 @@ _MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9
 # Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
 _COPIES, _ENTRY_BYTES = 4, 96
 # Measured at 10^6 x 50 to 400 and 10^5 x 1,000, whose parts are followed: 1.9 GiB, 10 an entry; at
-# 10^6 x 1,000 only at the end, less than one beside the history: 3.5 GiB in all.
+# 10^6 x 1,000 only at the end, less than one next to the history: 3.5 GiB in all.
 _BLOCKS_BYTES, _LARGE_BYTES, _LAST_BYTES = 2**31, 12, 1
 _NINE_DIGITS = 1e-9  # to which what clients are hidden among is known
 WORST_AND_MEDIAN = (0.0, 0.5)  # of the clients, as quantiles of what each is hidden among
