@@ -78,7 +78,9 @@ class Runner(Protocol):
         """Return how many points like this are computed in one go."""
         ...
 
-    def memory_bytes(self, config: Any, machine: Machine, count: int) -> int:
+    def memory_bytes(
+        self, config: Any, machine: Machine, count: int, kept: Collection[str] = ()
+    ) -> int:
         """Return about how much memory `count` points of this kind need at once."""
         ...
 

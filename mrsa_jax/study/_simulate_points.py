@@ -262,10 +262,12 @@ def together(config: SimulateConfig, machine: Machine) -> int:
     return int(max(1, min(64, bound // _trial.rolled_bytes(*shape))))
 
 
-def memory_bytes(config: SimulateConfig, machine: Machine, count: int) -> int:
+def memory_bytes(
+    config: SimulateConfig, machine: Machine, count: int, kept: Collection[str] = ()
+) -> int:
     """Return about what the histories of some points need."""
-    # points keep no trajectories, but updates that drift are followed
-    return simulate_bytes(config, count, at_end=config.memory is None)
+    at_end = TRAJECTORIES not in kept and config.memory is None
+    return simulate_bytes(config, count, at_end=at_end)
 
 
 def run(

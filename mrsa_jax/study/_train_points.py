@@ -130,7 +130,9 @@ def together(config: TrainConfig, machine: Machine) -> int:
     return max(1, min(count, room // memory_bytes(config, machine, 1)))
 
 
-def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
+def memory_bytes(
+    config: TrainConfig, machine: Machine, count: int, kept: Collection[str] = ()
+) -> int:
     """Return the peak memory of trainings before they run, as `mrsa-jax train` states one's."""
     setting = setting_of(_on(config, machine), Silent())
     sharing = 1 if setting.mesh is None else setting.mesh.size

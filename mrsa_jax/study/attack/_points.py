@@ -63,7 +63,9 @@ def together(config: AttackSettings, machine: Machine) -> int:
     return 1
 
 
-def memory_bytes(config: AttackSettings, machine: Machine, count: int) -> int:
+def memory_bytes(
+    config: AttackSettings, machine: Machine, count: int, kept: Collection[str] = ()
+) -> int:
     """Return about what an attack needs, its programs and libraries among it."""
     return count * attack_of(config).memory_bytes(config)
 

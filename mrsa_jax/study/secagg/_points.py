@@ -341,7 +341,9 @@ def together(config: SecaggConfig, machine: Machine) -> int:
     return 1
 
 
-def memory_bytes(config: SecaggConfig, machine: Machine, count: int) -> int:
+def memory_bytes(
+    config: SecaggConfig, machine: Machine, count: int, kept: Collection[str] = ()
+) -> int:
     """Return about what the graphs of the rounds in flight need."""
     return count * secagg_bytes(config)
 

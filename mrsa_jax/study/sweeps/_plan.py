@@ -324,15 +324,16 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     )
     return Plan(
         sweep, machine, cells, points, identities, tuple(bad),
-        _grouped(runner, points, programs, machine),
+        _grouped(sweep, points, programs, machine),
         variables, inner, each * sweep.size,
     )  # fmt: skip
 
 
 def _grouped(
-    runner: Any, points: dict[int, Point], programs: dict[int, Any], machine: Machine
+    sweep: Sweep, points: dict[int, Point], programs: dict[int, Any], machine: Machine
 ) -> tuple[Group, ...]:
     """Return points by the program that computes them."""
+    runner: Any = sweep.kind.runner()
     groups: dict[Any, list[int]] = {}
     for number, program in programs.items():
         groups.setdefault(program, []).append(number)
@@ -341,7 +342,8 @@ def _grouped(
         config = points[numbers[0]].config
         tasks = -(-len(numbers) // runner.together(config, machine))
         count = -(-len(numbers) // tasks)  # tasks of about one size
-        found.append(Group(tuple(numbers), count, runner.memory_bytes(config, machine, count)))
+        needed = runner.memory_bytes(config, machine, count, sweep.kept)
+        found.append(Group(tuple(numbers), count, needed))
     return tuple(found)
 
 

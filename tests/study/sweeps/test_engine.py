@@ -143,6 +143,14 @@ def test_the_largest_point_is_stated_as_it_was_measured():
     pytest.importorskip("numba", reason="without it trajectories are made for their ends")
     assert 3.48 < _trial.known_bytes(1, 1000, 10**6) / 2**30 < 4
     assert 2.07 < _trial.known_bytes(1, 200, 10**6) / 2**30 < 2.5
+    population = {"num_clients": 10**5, "cohort_size": 100}
+    text = {"rounds": 1000, "trials": 1, "population": population, "grid": {"scheme": ["uniform"]}}
+    ends, paths = (
+        sweeps.plan_sweep(sweeps.sweep_of(text | {"trajectories": kept})).memory_bytes
+        for kept in (False, True)
+    )
+    assert ends == _trial.known_bytes(1, 1000, 10**5)
+    assert paths > ends + 8 * 10**8  # eight bytes for each client after each round
 
 
 def test_memory_bounds_how_many_points_run_at_once(tmp_path):
