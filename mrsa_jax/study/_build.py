@@ -216,7 +216,8 @@ def build_online(
     own = dataclasses.replace(population, dropout_rates=tuple(population.dropout_rates))
     if clients is not None or name not in _KEPT or population.num_clients > _MOST_KEPT:
         return _new_online(seed, own, clients)
-    return _kept_online(seed, own, _state())
+    is_drawn = len(own.dropout_rates) > 1 or name == "diurnal"  # else all clients are alike
+    return _kept_online(seed if is_drawn else 0, own, _state())
 
 
 def online_of_any_seed(seed: int, population: PopulationConfig) -> availability.Availability:

@@ -152,6 +152,12 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def changes_since(before: Mapping[str, str], config: Any) -> tuple[str, ...]:
+    """Say what has changed since `made_by` was that of a configuration."""
+    is_alone = before.keys() == {"mrsa_jax"}  # no file is read, and no code but the package's
+    return changes(before, {"mrsa_jax": __version__} if is_alone else made_by(config))
+
+
 _RUN = "run.json"
 _SETTINGS = "run.toml"
 _LOCK = "run.lock"

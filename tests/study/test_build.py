@@ -27,6 +27,7 @@ from mrsa_jax.study import (
 )
 from mrsa_jax.study._build import (
     PARTITIONS,
+    _new_online,
     build_clients,
     build_mesh,
     build_online,
@@ -235,3 +236,16 @@ def test_what_settings_decide_is_built_once_and_what_files_decide_is_read_again(
         np.save(file, np.full((2, 4), share))
         _, rates = build_online(3, replayed)
         np.testing.assert_array_equal(rates, np.full(4, 1.0 - share))
+
+
+@pytest.mark.parametrize("model", ["independent", "markov:3", "cyclic", "diurnal:0.1:4"])
+def test_a_kept_model_is_that_of_its_seed(model: str) -> None:
+    """Where all clients are alike, all seeds share one; else each has its own."""
+    one = PopulationConfig(num_clients=12, dropout_rates=(0.3,), availability=model)
+    several = dataclasses.replace(one, dropout_rates=(0.1, 0.3))
+    for population in (one, several) if model != "diurnal:0.1:4" else (one,):
+        for seed in (1, 2):
+            kept = build_online(seed, population)
+            own = _new_online(seed, population, None)
+            for x, y in zip(jax.tree.leaves(kept), jax.tree.leaves(own), strict=True):
+                np.testing.assert_array_equal(x, y)

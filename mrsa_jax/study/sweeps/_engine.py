@@ -40,18 +40,21 @@ class Count:
                 text = f"{size} bytes of {name} in {plan.sweep.out} are damaged"
                 warn(progress, f"{text}: points that they held are computed again")
         self.missing = set(plan.points)
+        self._left = 0  # cells of the points that are missing
         self._forget_done()
         progress.stage(f"sweep of {plan.sweep.kind.name}", self._total)
         for words in plan.changed(store.index):
             note(progress, words)
-        there = self._total - self._left()
+        there = self._total - self._left
         if there:
             note(progress, f"{there} of {self._total} points are there already")
         self._show()
 
     def add(self, number: int) -> None:
         """Count a computed point, with all cells that it fills."""
-        self.missing.discard(number)
+        if number in self.missing:
+            self.missing.discard(number)
+            self._left -= self._plan.num_cells[number]
         self._show()
 
     def passes(self) -> Iterator[list[Task]]:
@@ -82,12 +85,10 @@ class Count:
     def _forget_done(self) -> None:
         own = self._plan
         self.missing = {n for n in self.missing if own.there(self._store.index, n) < own.trials(n)}
-
-    def _left(self) -> int:
-        return sum(self._plan.num_cells[number] for number in self.missing)
+        self._left = sum(own.num_cells[number] for number in self.missing)
 
     def _show(self) -> None:
-        self._progress.update(self._total - self._left(), self._total)
+        self._progress.update(self._total - self._left, self._total)
 
 
 def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:

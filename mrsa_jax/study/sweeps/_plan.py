@@ -13,7 +13,7 @@ import numpy as np
 
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study._records import Index, Record
-from mrsa_jax.study._run_folder import changes, made_by
+from mrsa_jax.study._run_folder import changes, changes_since
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
 from mrsa_jax.study._view import CELL, num_files
 from mrsa_jax.study.sweeps._axes import Point, Sweep
@@ -263,8 +263,8 @@ class Plan:
             ConfigurationError: Naming what differs.
         """
         for number in numbers:
-            before, now = self.identities[number].made_by, made_by(self.points[number].config)
-            changed = changes(before, now)
+            before = self.identities[number].made_by
+            changed = changes_since(before, self.points[number].config)
             if changed:
                 raise ConfigurationError(
                     "`out` must be filled by one state of code and files, also on every worker; "
