@@ -94,7 +94,7 @@ def keeps_little(rounds: int, clients: int) -> bool:
 
 
 def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Summaries:
-    """Return what is known of very large histories, in little memory beside them."""
+    """Return what is known of very large histories, in little memory next to them."""
     from mrsa_jax.privacy._summary_loops import collapse
 
     trials, rounds, clients = history.shape

@@ -150,7 +150,7 @@ def row(
 
 
 def plain(names: str) -> dict[str, str]:
-    """Return numbers without units, of names set apart by blanks."""
+    """Return numbers without units, of names separated by spaces."""
     return dict.fromkeys(names.split(), "1")
 
 
