@@ -28,7 +28,12 @@ RIGHT = {
     "secagg.connection_probability.n": "huge",
     "secagg.share_threshold.n": "huge",
     "secagg.reliability_bound.n": "huge",
-    "secagg.reliability_bound.t": "half huge",
+    "secagg.reliability_bound.t": "half huge traced",
+    **{
+        f"secagg.{name}_bound.{argument}": "traced"
+        for name in ("reliability", "privacy")
+        for argument in "pq"
+    },
     **{
         f"secagg.{name}.{argument}": "traced"
         for name in ("is_reliable", "is_private")

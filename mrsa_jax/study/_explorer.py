@@ -250,8 +250,10 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
     names = [str(name) for name in results.data_vars if str(name).endswith("_by_round")]
     if not names or "label" in table:
         return []
+    import pandas as pd
+
     axes = _points.axes_of(results)
-    places = tuple(results.get_index(axis).get_indexer(table[axis]) for axis in axes)
+    places = tuple(results.get_index(axis).get_indexer(pd.Index(table[axis])) for axis in axes)
     table = table.head(_MOST_PATHS)
     series = {i: label for label, own in by_hue(table, hue) for i in own.index}
     charts = []
@@ -259,8 +261,9 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
         quantity = name.removesuffix("_by_round")
         own = results[name].transpose(*axes, ..., "round").astype(np.float64)
         trials = [dim for dim in own.dims if dim not in (*axes, "round")]
-        least = own.where(own >= 0).min(trials) if _points.statistic(quantity) != "mean" else own
-        values = shown_scale(quantity) * np.asarray(least.mean(trials) if least is own else least)
+        is_least = _points.statistic(quantity) != "mean"
+        found = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
+        values = shown_scale(quantity) * np.asarray(found)
         lines = [
             Line(label, 1 + results["round"].to_numpy(), values[places][i], kind="step", rows=(i,))
             for i, label in series.items()
