@@ -493,6 +493,25 @@ def test_the_paper_s_privacy_failure_is_measured_below_its_bound(total):
     assert rare.unreliable.log_lower > union - 0.1
 
 
+@pytest.mark.parametrize("p", [0.35, 0.5])
+def test_theorem_5_is_loose_and_theorem_6_sharp_where_failures_are_rare(p):
+    n, q, t = 40, 0.02, 4
+    rare = mj.secagg.rare_failure_rates(0, n, p, q, t, 1_000)
+    loose = mj.secagg.reliability_bound(n, p, q, t)
+    assert 10 < math.exp(loose - rare.unreliable.log_upper) < 100
+    sharp = {
+        "unreliable": [mj.secagg.failures.log_reliability_first_moment(n, p, q, t)],
+        "not_private": [
+            mj.secagg.privacy_bound(n, p, q),
+            mj.secagg.failures.log_disconnection_probability(n, p, q),
+        ],
+    }
+    for kind, bounds in sharp.items():
+        rate = getattr(rare, kind)
+        for bound in bounds:
+            assert rate.log_lower <= bound + 1e-9 < rate.log_upper + math.log(1.2)
+
+
 @pytest.mark.usefixtures("on_a_cpu")
 def test_rare_rates_depend_on_neither_chunks_nor_backends(monkeypatch):
     setting = (5, 6, 0.5, 0.1, 2)
