@@ -149,7 +149,8 @@ def test_an_explorer_is_one_piece_that_fetches_nothing(
     shown = swept.mrsa.explore()
     page = shown._repr_html_()
     assert page == shown.html
-    assert page.count('class="plot"') == 3  # T, C, accuracy in pairs
+    # T, C, accuracy in pairs; and the one trajectory, of who is picked
+    assert page.count('class="plot"') == 3 + 1
     assert len(re.findall(r"<circle [^>]*data-i=", page)) == 3 * 3
     assert page.count("<tr data-i=") == 3
     for fetched in ("src=", "href=", "@import", "url(", "http"):
