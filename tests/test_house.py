@@ -18,7 +18,7 @@ LINES = {
     "attacks": 3_180, "availability": 730, "bench": 1_600, "cli": 1_725, "data": 1_550,
     "design": 290, "dp": 3_410, "federated": 4_880, "graphs": 910, "hetero": 4_410,
     "live": 290, "modular": 1_220, "plotting": 2_200, "privacy": 10_200, "protocol": 2_290,
-    "quantize": 1_080, "secagg": 5_520, "selection": 3_530, "study": 15_550,
+    "quantize": 1_080, "secagg": 5_520, "selection": 3_570, "study": 15_550,
     "_core": 3_240, "": 80,
 }  # fmt: skip
 NAMES = {
