@@ -96,7 +96,6 @@ class SweepCommand:
 def run_sweep_command(command: SweepCommand) -> int:
     """Plan and run a sweep, and return the exit status."""
     from mrsa_jax.study import sweeps
-    from mrsa_jax.study.sweeps._engine import complete
 
     first, *folders = command.study
     if folders:
@@ -122,6 +121,8 @@ def run_sweep_command(command: SweepCommand) -> int:
         return 0
     # workers start JAX, not this process: it would hold memory of their GPU
     is_here = command.workers is None and command.scheduler is None
+    from mrsa_jax.study.sweeps._engine import complete
+
     with Bars(device=is_here) as bars:
         if command.coordinator is not None:
             results = sweeps.run_on_hosts(plan, bars)
