@@ -253,9 +253,7 @@ def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
     return None if (kernel == 1).all() else kernel
 
 
-def _of_updates(
-    array: Any, kernel: Any, noise: Any, spread: Any, how: str
-) -> Float64[np.ndarray | Array, "*_"]:
+def _of_updates(array: Any, kernel: Any, noise: Any, spread: Any, how: str) -> np.ndarray | Array:
     """Return `hidden_updates` of histories with any leading axes."""
     *lead, rounds, clients = array.shape
     given = kernel, check_spread(spread), check_noise(noise, rounds), how

@@ -80,7 +80,8 @@ def test_every_imported_package_is_declared() -> None:
     assert _undeclared(_of_package(), declared) == set()
 
     paths = [*(ROOT / "tests").rglob("*.py"), ROOT / "conftest.py", ROOT / "hatch_build.py"]
-    own = {path.stem for path in paths} | {"benchmarks", "ray"}  # our own, and of flwr[simulation]
+    scripts = [*paths, *(ROOT / "docs").rglob("*.py")]
+    own = {path.stem for path in scripts} | {"benchmarks", "ray"}  # our own; of flwr[simulation]
     tests = set().union(*(_imported(path.read_text(encoding="utf-8")) for path in paths))
     assert _undeclared(tests, declared | _names(extras["test"])) - own == set()
 
@@ -173,7 +174,8 @@ def test_the_long_description_links_to_the_home() -> None:
     images = [str(one.attrs["src"]) for one in inline if one.type == "image"]
     assert len(links) > 30
     assert not [link for link in links if not link.startswith(("https://", "#"))]
-    assert images == [f"{HOME}/raw/HEAD/docs/gallery/images/plot_participation.png"]
+    shown = ("docs/gallery/images/plot_participation.png", "docs/demo.svg")
+    assert images == [f"{HOME}/raw/HEAD/{path}" for path in shown]
     own = {link.removeprefix(f"{HOME}/blob/HEAD/").split("#")[0] for link in links if HOME in link}
     assert own
     assert not [path for path in own if not (ROOT / path).exists()]

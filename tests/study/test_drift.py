@@ -160,7 +160,7 @@ def test_figures_show_what_was_measured(trained: xr.Dataset) -> None:
     assert np.isnan(measured[~is_known]).all()
     np.testing.assert_allclose(fitted, _kernel(trained, np.arange(9))[0, 1:])
     ax = plotting.plot_study(trained, "bits_worst")
-    median, worst = (line.get_ydata() for line in ax.get_lines())
+    worst, median = (line.get_ydata() for line in ax.get_lines())
     np.testing.assert_allclose(median, trained["bits_median"].values[0])
     np.testing.assert_allclose(worst, trained["bits_worst"].values[0])
     plt.close("all")
