@@ -338,7 +338,7 @@ def test_parts_of_trainings_give_what_their_names_give(tmp_path: pathlib.Path) -
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=90).astype(np.int32)
     inputs = (rng.standard_normal((90, 4, 4, 1)) + labels[:, None, None, None]).astype(np.float32)
-    blobs = mj.data.Dataset("blobs", inputs[:60], labels[:60], inputs[60:], labels[60:], 3)
+    clouds = mj.data.Dataset("clouds", inputs[:60], labels[:60], inputs[60:], labels[60:], 3)
     coarse, linear = mj.quantize.stochastic(64, 1.0), nnx.bridge.to_linen(Linear)
     sgd = mj.federated.local_sgd(linear, 0.2, batch_size=20)
     base = {
@@ -349,18 +349,18 @@ def test_parts_of_trainings_give_what_their_names_give(tmp_path: pathlib.Path) -
     }
     model, trainer = "training.model", "training.trainer"
     with registered(
-        dataset={"blobs": lambda seed: blobs},
+        dataset={"clouds": lambda seed: clouds},
         model={"wide": lambda classes: Wide(5), "linear": lambda classes: linear},
         trainer={"adam": adam, "mine": lambda model, training: sgd},
         quantizer={"coarse": lambda dim, aggregation: coarse},
     ):
-        named = base | {"data": {"dataset": "blobs"}, "aggregation": {"quantizer": "coarse"}}
+        named = base | {"data": {"dataset": "clouds"}, "aggregation": {"quantizer": "coarse"}}
         grid = {model: ["wide", "linear"], trainer: ["sgd", "adam"]}
         expected = study.sweep(named | {"grid": grid}, out=tmp_path / "names").load()
         grid = {model: ["linear"], trainer: ["mine"]}
         last = study.sweep(named | {"grid": grid}, out=tmp_path / "last").load()
     named = base | {
-        "data": {"dataset": {"blobs": blobs}},
+        "data": {"dataset": {"clouds": clouds}},
         "aggregation": {"quantizer": {"coarse": coarse}},
     }
     grid = {model: [{"wide": Wide(5)}, {"linear": Linear}], trainer: ["sgd", adam]}
