@@ -13,15 +13,14 @@ import tyro
 from mrsa_jax._core.flags import Count, File, Within, shown
 from mrsa_jax.cli._console import (
     Bars,
-    coloured,
     error_console,
     escape,
     output_console,
     print_json,
-    print_table,
     print_words,
     use_cores,
 )
+from mrsa_jax.cli._tables import coloured, print_table
 from mrsa_watch._base.errors import require, writing
 
 if TYPE_CHECKING:

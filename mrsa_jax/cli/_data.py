@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from mrsa_jax._core.flags import Folder, shown
-from mrsa_jax.cli._console import coloured, error_console, print_json, print_table
+from mrsa_jax.cli._console import error_console, print_json
+from mrsa_jax.cli._tables import coloured, print_table
 from mrsa_watch._base.errors import ConfigurationError, require
 
 

@@ -218,10 +218,14 @@ def _first_factor(gram, scale, lengths):
 
 
 @compiled
-def _units(lists, ends, i, ones, gram, unit):
-    """Fill with client i's column of the rows that the factor makes."""
+def _units(lists, ends, i, ones, scale, gram, unit):
+    """Fill with client i's column of the rows that the factor makes; return its squared length."""
     start = ends[i - 1] if i > 0 else 0
     _combine(lists[start : ends[i]], ones, gram, unit)
+    total = 0.0
+    for place in range(start, ends[i]):
+        total += scale[lists[place]] * scale[lists[place]]
+    return total
 
 
 @compiled
@@ -256,13 +260,9 @@ def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
         for k in range(rank):
             growth[b] += lengths[k]
             ones[k] = 1.0
-        place = 0
         for i in range(clients):
-            _units(lists, ends, i, ones, gram, unit)
-            rows[b, i] = found[b, i] = 0.0
-            while place < ends[i]:
-                rows[b, i] += scale[lists[place]] * scale[lists[place]]
-                place += 1
+            rows[b, i] = _units(lists, ends, i, ones, scale, gram, unit)
+            found[b, i] = 0.0
             for k in range(rank):
                 found[b, i] += unit[k] * unit[k]
 
@@ -284,13 +284,8 @@ def leverage_trials_again(history, ranks, is_due, found, rows, growth):
         gram_of(history[b], ranks[b], lists, ends, gram)
         _first_factor(gram, scale, lengths)
         units, every = np.empty((clients, rank)), np.arange(rank).astype(np.int32)
-        place = 0
         for i in range(clients):
-            _units(lists, ends, i, ones, gram, units[i])
-            rows[b, i] = 0.0
-            while place < ends[i]:
-                rows[b, i] += scale[lists[place]] * scale[lists[place]]
-                place += 1
+            rows[b, i] = _units(lists, ends, i, ones, scale, gram, units[i])
         if not _second_factor(units, gram):
             continue
         growth[b] = 0.0

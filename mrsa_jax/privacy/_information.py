@@ -81,7 +81,8 @@ def information(
     Returns:
         float64 `[..., clients]`; 0 for a client in no sum, nan for members of the coalition. Where
         memory, spread or noise are traced, a traced array of JAX's float type, which can be
-        differentiated: P is known and noise positive, as nobody can look for infinite bits.
+        differentiated. There P must be known and noise positive: a program does not decide which
+        bits are infinite, and a traced noise of 0 gives numbers without a meaning.
 
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong size, or R is singular

@@ -14,7 +14,8 @@ import pytest
 from mrsa_jax._core import device_words as _device_words
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax.cli import Bars, _console, use_cores
-from mrsa_jax.cli._console import Interrupts, Table
+from mrsa_jax.cli._console import Interrupts
+from mrsa_jax.cli._tables import Table
 
 _NAME = "JAX_NUM_CPU_DEVICES"
 

@@ -299,7 +299,8 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
 
     Returns:
         Natural logarithm of the bound, at most 0.0; -inf where it is zero (p = 1, or q = 1). Of
-        traced p or q, a traced number, which can be differentiated; it takes 4 n^2 bytes.
+        traced p or q, a traced number, which can be differentiated; then n is at most 4096, as
+        memory grows with n^2.
 
     Raises:
         ConfigurationError: If an argument is out of range or no number.
