@@ -251,7 +251,7 @@ def test_a_loop_is_part_of_those_that_call_it(
 SEARCHES = """
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from mrsa_jax._core import elimination as _elimination
+from mrsa_jax._core import compiled
 from mrsa_jax.privacy import weak_privacy
 from mrsa_jax.privacy.solver import _girth, _lifting, _words
 
@@ -260,7 +260,7 @@ for rounds, clients, size in [(10, 20, 5), (20, 40, 10)]:
     for row in P:
         row[rng.choice(clients, size, replace=False)] = True
     print(weak_privacy(P).lower_method)
-for module in (_elimination, _girth, _lifting, _words, _words):
+for module in (compiled, _girth, _lifting, _words, _words):
     for name, loop in vars(module).items():
         if isinstance(loop, Dispatcher):
             print(name, len(loop.signatures), len(loop.part.signatures))

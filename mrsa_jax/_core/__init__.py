@@ -4,11 +4,10 @@
 - `chacha20`: ChaCha20 in one launch on NVIDIA GPUs.
 - `chacha20_loops`: ChaCha20 keystream as a compiled loop, for pads on the CPU (RFC 8439).
 - `compile_cache`: Keep compiled programs on disk, between runs. Nothing here imports JAX.
-- `compiled`: Compiled loops for exact searches on the CPU.
+- `compiled`: Compiled loops for exact searches on the CPU; elimination modulo a prime below 2**31.
 - `cores`: How many of the machine's cores there are to use; needed before JAX may be imported.
 - `device`: What the device is and which form of an operation runs on it.
 - `device_words`: What commands say about the device.
-- `elimination`: Compiled elimination modulo a prime below 2**31, for searches on the CPU.
 - `factories`: What factories of schemes do with traced numbers, and which program runs a scheme.
 - `flags`: Kinds of optional settings, as the command line's help shows them.
 - `gaussian`: Telling N(0, 1) from N(mu, 1), and the privacy that it stands for.

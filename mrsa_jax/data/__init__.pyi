@@ -2,11 +2,12 @@ from ._available import available as available
 from ._dataset import (
     ClientData as ClientData,
     Dataset as Dataset,
+    augment as augment,
     check_client_data as check_client_data,
     class_counts as class_counts,
     label_dropout_rates as label_dropout_rates,
+    normalise as normalise,
 )
-from ._images import augment as augment, normalise as normalise
 from ._partition import (
     dirichlet_by_class as dirichlet_by_class,
     dirichlet_by_client as dirichlet_by_client,

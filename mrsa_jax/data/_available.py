@@ -9,7 +9,6 @@ from typing import Literal
 
 from mrsa_jax.data import _sources
 from mrsa_jax.data._cache import cached_paths
-from mrsa_jax.data._olivetti import olivetti_file
 
 State = Literal["installed", "prepared", "cached", "missing", "name a directory"]
 
@@ -92,7 +91,7 @@ def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStat
 
 
 def _olivetti() -> SourceStatus:
-    path = olivetti_file(None)
+    path = _sources.olivetti_file(None)
     if path.is_file():
         return _here("olivetti", "prepared", path)
     for cached in cached_paths("olivetti"):

@@ -223,11 +223,11 @@ def compiled_ranks(matrices: np.ndarray) -> np.ndarray:
 
 def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
     """Return the ranks of the first j + 1 rows of integer matrices modulo a prime, int32."""
-    from mrsa_jax._core import elimination as _elimination
+    from mrsa_jax._core import compiled
 
     def part(chunk: np.ndarray) -> np.ndarray:
         rows = host_residues(chunk, prime, np.uint64)
-        grew = [_elimination.independent_rows(m, np.uint64(prime)) for m in rows]
+        grew = [compiled.independent_rows(m, np.uint64(prime)) for m in rows]
         return np.cumsum(grew, axis=1, dtype=np.int32)
 
     return _in_parts(part, matrices)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import bring_up
+from mrsa_jax._core.compiled import bring_up, compiled
 
 # A Mersenne prime: a product of two residues is reduced by one shift and one subtraction.
 SMALL = 8191

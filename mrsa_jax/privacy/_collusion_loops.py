@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import first_nonzero, power
+from mrsa_jax._core.compiled import compiled, first_nonzero, power
 
 _ODD, _FIRST, _SECOND = (
     np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import power
+from mrsa_jax._core.compiled import compiled, power
 
 _SMALL = np.uint64(2**27 - 39)  # a prime: the products of 1,024 pairs of residues add up in uint64
 _MOST_SUMMED = 1024

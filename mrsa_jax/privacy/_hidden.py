@@ -16,9 +16,8 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
-from mrsa_jax.privacy._covariances import kernel_of
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
-from mrsa_jax.privacy._updates import hidden_updates, traced_updates
+from mrsa_jax.privacy._updates import hidden_updates, kernel_of, traced_updates
 from mrsa_watch._base.errors import check_number, require
 
 # ---- Among how many clients each is hidden, where floats do not know it: integers and enclosures.

@@ -25,7 +25,8 @@ from mrsa_jax._core.arrays import host_array, needs_values, on_device
 from mrsa_jax._core.device import at_once, is_traced
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import check_coalition, without
-from mrsa_jax.privacy._covariances import (
+from mrsa_jax.privacy._hidden import among, noise_root, without_members
+from mrsa_jax.privacy._updates import (
     as_floats,
     covariances,
     decided,
@@ -35,7 +36,6 @@ from mrsa_jax.privacy._covariances import (
     noise_of,
     participations,
 )
-from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_watch._base.errors import require
 
 _LEAST_RATIO = 1e-13

@@ -15,8 +15,8 @@ from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax.privacy._coalitions import without
-from mrsa_jax.privacy._covariances import MOST_MEMORY
 from mrsa_jax.privacy._hidden import without_members
+from mrsa_jax.privacy._updates import MOST_MEMORY
 from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import require
 

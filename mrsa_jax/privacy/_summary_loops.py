@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import first_nonzero
+from mrsa_jax._core.compiled import compiled, first_nonzero
 
 _ZERO, _HALF = np.uint32(0), np.uint64(32)
 

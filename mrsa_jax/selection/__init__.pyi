@@ -10,7 +10,10 @@ from ._lines import crossing_partitions as crossing_partitions, from_lines as fr
 from ._many import rollout_counts as rollout_counts, rollout_many as rollout_many
 from ._metrics import (
     aggregation_cardinality as aggregation_cardinality,
+    enumerate_family as enumerate_family,
+    expected_cardinality as expected_cardinality,
     fairness_gap as fairness_gap,
+    family_size as family_size,
 )
 from ._population import (
     changing_population as changing_population,
@@ -29,11 +32,6 @@ from ._rounds import (
     learnt_rows as learnt_rows,
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
-)
-from ._theory import (
-    enumerate_family as enumerate_family,
-    expected_cardinality as expected_cardinality,
-    family_size as family_size,
 )
 from ._within import blocks_within as blocks_within, minimum_separation as minimum_separation
 from .registry import Scheme as Scheme, register as register

@@ -29,8 +29,8 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
+from mrsa_jax.selection._metrics import all_or_none
 from mrsa_jax.selection._ranking import Steps, Words, over_trials
-from mrsa_jax.selection._theory import all_or_none
 from mrsa_watch._base.errors import check_size, require
 
 _UNIT = 2.0**-23  # logarithms of losses are multiples of this: integers, equal on every machine

@@ -79,9 +79,9 @@ class Compiling:
 
 def _import_all(config: DemoConfig | TrainConfig) -> None:
     """Import what loads at its first use: two threads that do may break Python 3.11's parser."""
-    from mrsa_jax._core import chacha20_loops as _chacha20_loops, elimination as _elimination
+    from mrsa_jax._core import chacha20_loops as _chacha20_loops
 
-    del _chacha20_loops, _elimination
+    del _chacha20_loops
     _build.build_server(config.training)
     for family, names in (
         (attacks, "least_squares reconstruction_error"),

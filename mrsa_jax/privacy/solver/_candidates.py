@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import bring_up
+from mrsa_jax._core.compiled import bring_up, compiled
 from mrsa_jax._core.prime import inverses
 from mrsa_jax.privacy.solver._girth import SMALL
 

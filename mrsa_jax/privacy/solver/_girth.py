@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import first_nonzero, independent_rows
+from mrsa_jax._core.compiled import compiled, first_nonzero, independent_rows
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, PAIR, POINT, TERM
 
 # Two 13-bit primes, the walk's and a second opinion's: sums of two products fit 31 bits.

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import first_nonzero, power
+from mrsa_jax._core.compiled import compiled, first_nonzero, power
 from mrsa_jax.privacy.solver._costs import HALF, LISTED, MODULAR, TERM, VISIT, WORD
 from mrsa_jax.privacy.solver._girth import (
     ANOMALY,

@@ -31,17 +31,17 @@ def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
 
 def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
     """Return which rows are not combinations of those before them, modulo a prime: bool."""
-    from mrsa_jax._core import elimination as _elimination
+    from mrsa_jax._core import compiled
 
     rows = np.ascontiguousarray(residues)
-    return np.asarray(_elimination.independent_rows(rows, np.uint64(prime)))
+    return np.asarray(compiled.independent_rows(rows, np.uint64(prime)))
 
 
 def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the non-zero rows of the reduced echelon form, and each one's pivot column."""
-    from mrsa_jax._core import elimination as _elimination
+    from mrsa_jax._core import compiled
 
-    form, pivots = _elimination.reduced_echelon(np.ascontiguousarray(residues), np.uint64(prime))
+    form, pivots = compiled.reduced_echelon(np.ascontiguousarray(residues), np.uint64(prime))
     return form, pivots
 
 

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled
-from mrsa_jax._core.elimination import first_nonzero
+from mrsa_jax._core.compiled import compiled, first_nonzero
 from mrsa_jax.privacy.solver._candidates import program_seconds, sparse_through
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, TERM, light_sets
 from mrsa_jax.privacy.solver._girth import ANOMALY, GAVE_UP, NONE, SMALL, assign, project, takes
