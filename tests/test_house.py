@@ -15,7 +15,7 @@ PACKAGE = ROOT / "mrsa_jax"
 
 # lines that are not blank, and public names: of each family, and of the modules beside them
 LINES = {
-    "attacks": 3_180, "availability": 730, "bench": 1_600, "cli": 1_725, "data": 1_550,
+    "attacks": 3_180, "availability": 730, "bench": 1_480, "cli": 1_725, "data": 1_550,
     "design": 290, "dp": 3_410, "federated": 4_880, "graphs": 910, "hetero": 4_410,
     "live": 290, "modular": 1_220, "plotting": 2_200, "privacy": 10_200, "protocol": 2_290,
     "quantize": 1_080, "secagg": 5_520, "selection": 3_570, "study": 15_550,

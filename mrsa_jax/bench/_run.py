@@ -73,8 +73,10 @@ def _of_checkout(name: str) -> Any:
 
 
 def topic_module(topic: str) -> Any:
-    """Return the module of one of the package's own topics."""
-    return importlib.import_module(f"mrsa_jax.bench._{topic}")
+    """Return the module of a topic: the package's own, or the one that only a checkout has."""
+    if topic in _OWN:
+        return importlib.import_module(f"mrsa_jax.bench._{topic}")
+    return _of_checkout(f"topics.{topic}")
 
 
 def cases_of(topic: str, *, quick: bool) -> list[Case]:
@@ -87,8 +89,8 @@ def cases_of(topic: str, *, quick: bool) -> list[Case]:
     Returns:
         The cases in the order in which they are run; those that a checkout adds come last.
     """
-    modules = [topic_module(topic)] if topic in _OWN else []
-    if topic in _ADDED:
+    modules = [topic_module(topic)]
+    if topic in _OWN and topic in _ADDED:
         modules.append(_of_checkout(f"topics.{topic}"))
     return [case for module in modules for case in module.cases(quick)]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks import rivals
-from benchmarks.topics import averaging
+from benchmarks.topics import averaging, failures
 from mrsa_jax import bench
-from mrsa_jax.bench import _failures, _rank, _run, _selection, _training, harness
+from mrsa_jax.bench import _rank, _run, _selection, _training, harness
 from mrsa_jax.cli import main
 from mrsa_watch._base.errors import ConfigurationError
 
@@ -128,12 +128,12 @@ def test_the_numpy_peer_takes_the_least_used_first() -> None:
 
 def test_the_numpy_peer_judges_rounds_as_the_theorems_do() -> None:
     # nobody leaves: every round is reliable with t = 1, none with more shares than clients
-    everyone = _failures._peer(0, 12, 1.0, 0.0, 1, 70)
+    everyone = failures._peer(0, 12, 1.0, 0.0, 1, 70)
     assert everyone.tolist() == [0, 0, 0]
-    assert _failures._peer(0, 12, 1.0, 0.0, 13, 70).tolist() == [70, 0, 0]
+    assert failures._peer(0, 12, 1.0, 0.0, 13, 70).tolist() == [70, 0, 0]
     # without edges each client is a component of its own, and t = 1 gives each away
-    assert _failures._peer(0, 12, 0.0, 0.0, 1, 70).tolist() == [0, 70, 70]
-    assert _failures._peer(0, 12, 0.0, 0.0, 2, 70).tolist() == [70, 0, 70]
+    assert failures._peer(0, 12, 0.0, 0.0, 1, 70).tolist() == [0, 70, 70]
+    assert failures._peer(0, 12, 0.0, 0.0, 2, 70).tolist() == [70, 0, 70]
 
 
 def test_ranks_by_eigenvalues_are_those_by_singular_values() -> None:
