@@ -37,6 +37,7 @@ from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, ju
 from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
 from mrsa_jax.secagg._round_costs import round_costs
 from mrsa_jax.secagg._types import (
+    RoundSetting,
     Seeds,
     SegmentPlan,
     check_setting,
@@ -141,7 +142,7 @@ def aggregate(
     setting = check_setting(
         inputs, adjacency, survivors, thresholds, modulus_bits, modulus, plan, round_index
     )
-    graph, alive, limits, values, segments, index = setting
+    graph, alive, limits, _, segments, index = setting
     n, number = len(graph), np.uint32(index)
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
     labels = None if blocks is None else np.asarray(block_labels(blocks, n))
@@ -152,6 +153,7 @@ def aggregate(
     signs: np.ndarray | None = None
     if consistency or labels is not None:
         alive, signs = signing(graph, alive, limits)
+    setting = setting._replace(survivors=alive)
     sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
     sums[_V3] = admitted(segments, alive[_V3], labels)
     clock = [time.perf_counter()]
@@ -163,12 +165,12 @@ def aggregate(
         _check_fits(seeds, n, edges)
     keys = _secret_keys(material, n, number)
     clock.append(time.perf_counter())
-    holders = _Holders.of(graph)
-    shares = _share(material, seeds.self_seed, keys, holders, limits, number)
+    holders = _Holders.of(graph, limits)
+    shares = _share(material, seeds.self_seed, keys, holders, number)
     clock.append(time.perf_counter())
-    padded, totals = _padded_and_totals(seeds, values, segments, number, alive, sums, keep_padded)
+    padded, totals = _padded_and_totals(seeds, setting, sums, keep_padded)
     clock.append(time.perf_counter())
-    recovered = _recovered(shares, (seeds.self_seed, keys), holders, sums, limits)
+    recovered = _recovered(shares, (seeds.self_seed, keys), holders, sums)
     clock.append(time.perf_counter())
     outcome = judged(graph, alive, recovered, segments, labels)
     for total, status in zip(totals, outcome.block_status, strict=True):
@@ -180,22 +182,17 @@ def aggregate(
         bool(unmasking_risk(graph, limits).any()),
         Transcript(alive, padded, recovered),
         seeds,
-        _reports(np.diff(clock).tolist(), graph, alive, limits, segments, signs, labels),
+        _reports(np.diff(clock).tolist(), setting, signs, labels),
     )
 
 
 def _padded_and_totals(
-    seeds: Seeds,
-    values: np.ndarray,
-    plan: SegmentPlan,
-    round_index: np.uint32,
-    sent: np.ndarray,
-    sums: np.ndarray,
-    keep_padded: bool,
+    seeds: Seeds, setting: RoundSetting, sums: np.ndarray, keep_padded: bool
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return what V3 sent, and the sums over those of V3 who do not count as lost."""
+    sent, plan, number = setting.survivors, setting.plan, np.uint32(setting.number)
     alive = sent if keep_padded else sums
-    round_ = checked_round(seeds, values, plan, round_index, survivors=alive)
+    round_ = checked_round(seeds, setting.inputs, plan, number, survivors=alive)
     padded, result = padded_and_sum(round_, plan, padded=keep_padded)
     if keep_padded and not np.array_equal(sent, sums):  # rare: what was sent and what is summed
         result = padded_and_sum(round_._replace(sends=sums[_V3]), plan, padded=False)[1]
@@ -207,15 +204,16 @@ class _Holders(NamedTuple):
 
     clients: np.ndarray  # int32[n, h], ascending
     valid: np.ndarray  # bool[n, h]
+    thresholds: np.ndarray  # int32[n], how many shares rebuild a secret
 
     @classmethod
-    def of(cls, graph: np.ndarray) -> _Holders:
+    def of(cls, graph: np.ndarray, thresholds: np.ndarray) -> _Holders:
         closed = graph | np.eye(len(graph), dtype=bool)
         count = closed.sum(axis=1)
         valid = np.arange(padded_length(int(count.max())))[None, :] < count[:, None]
         clients = np.zeros(valid.shape, np.int32)
         clients[valid] = np.nonzero(closed)[1]
-        return cls(clients, valid)
+        return cls(clients, valid, thresholds)
 
     @property
     def points(self) -> np.ndarray:
@@ -254,16 +252,11 @@ def _secret_keys(material: Array, n: int, round_index: ArrayLike) -> Array:
 
 
 def _share(
-    material: Array,
-    self_seed: Array,
-    keys: Array,
-    holders: _Holders,
-    thresholds: np.ndarray,
-    round_index: np.uint32,
+    material: Array, self_seed: Array, keys: Array, holders: _Holders, round_index: np.uint32
 ) -> tuple[Array, Array]:
     """Return the shares of b_i and of s_i^SK, each uint32[n, 9, h]."""
     # With t_i above the number of holders all shares together fall short, whatever the degree.
-    degree = np.minimum(thresholds, holders.valid.shape[1] + 1).astype(np.int32) - 1
+    degree = np.minimum(holders.thresholds, holders.valid.shape[1] + 1).astype(np.int32) - 1
     rows = padded_length(int(degree.max()))
     shares = [
         share_secrets(
@@ -300,24 +293,20 @@ def _coefficients(
 
 
 def _recovered(
-    shares: tuple[Array, Array],
-    secrets: tuple[Array, Array],
-    holders: _Holders,
-    survivors: np.ndarray,
-    thresholds: np.ndarray,
+    shares: tuple[Array, Array], secrets: tuple[Array, Array], holders: _Holders, alive: np.ndarray
 ) -> Bool[np.ndarray, " clients"]:
     """Return whose secret the returned shares give back: b_i of V3, the secret key of the others.
 
     Only as many shares as the threshold are used. A secret counts as recovered if interpolation
     really gives back the one that made the pads.
     """
-    back = holders.valid & survivors[_V4][holders.clients]
-    enough = survivors[_V2] & (back.sum(axis=1) >= thresholds)  # others have shared nothing
+    back, thresholds = holders.valid & alive[_V4][holders.clients], holders.thresholds
+    enough = alive[_V2] & (back.sum(axis=1) >= thresholds)  # others have shared nothing
     used = back & (np.cumsum(back, axis=1) <= thresholds[:, None]) & enough[:, None]
     # bring the used shares to the front: interpolation is quadratic in the holders it looks at
     width = min(used.shape[1], padded_length(int(used.sum(axis=1).max())))
     front = np.argsort(~used, axis=1, kind="stable")[:, :width]
-    sends = survivors[_V3]
+    sends = alive[_V3]
     found = _interpolated(
         shares, on_device(front), on_device(holders.points), on_device(used),
         on_device(sends),
@@ -338,14 +327,12 @@ def _interpolated(
 
 def _reports(
     seconds: list[float],
-    graph: np.ndarray,
-    survivors: np.ndarray,
-    thresholds: np.ndarray,
-    plan: SegmentPlan,
+    setting: RoundSetting,
     signs: np.ndarray | None,
     blocks: np.ndarray | None,
 ) -> tuple[StepReport, ...]:
-    costs = round_costs(graph, survivors, thresholds, plan=plan, signers=signs, blocks=blocks)
+    graph, alive, limits = setting[:3]
+    costs = round_costs(graph, alive, limits, plan=setting.plan, signers=signs, blocks=blocks)
     up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
     names, nan = STEPS if signs is None else STEPS_WITH_CHECK, float("nan")
     times = [(own, nan) for own in seconds[:3]] + [(nan, seconds[3])]

@@ -318,8 +318,7 @@ def judge_planted(
     if not _runs_loops():
         everybody_stays = independent_steps(0.0)
         drawn, _ = draw_arrays(graph, everybody_stays, key, jnp.uint32(first), len(rounds.client))
-        arrays = (on_device(each) for each in (*rounds, thresholds))
-        return np.asarray(_judge_planted_arrays(drawn, *arrays))[:count]
+        return np.asarray(_judge_planted_arrays(drawn, rounds, thresholds))[:count]
     from mrsa_jax.secagg.failures import _loops
 
     graph_keys = np.asarray(_loop_keys(key, jnp.uint32(first), len(rounds.client))[0])
@@ -336,23 +335,19 @@ def judge_planted(
 
 @jax.jit
 def _judge_planted_arrays(
-    adjacency: Bool[Array, "trials n n"],
-    survivors: Bool[Array, "trials 5 n"],
-    cuts: Bool[Array, "trials n"],
-    clients: Int32[Array, " trials"],
-    given: Bool[Array, "trials n"],
-    thresholds: Int32[Array, " n"],
+    adjacency: Bool[Array, "trials n n"], rounds: Any, thresholds: Int32[Array, " n"]
 ) -> UInt8[Array, " trials"]:
     index = jax.lax.iota(jnp.int32, thresholds.shape[0])
 
-    def one(edges: Array, alive: Array, cut: Array, client: Array, row: Array) -> Array:
+    def one(edges: Array, planted: Any) -> Array:
+        alive, cut, client, row = planted
         summed, own = alive[3], index == client
         apart = (cut[:, None] != cut[None, :]) & summed[:, None] & summed[None, :]
         edges = edges & ~apart & ~own[:, None] & ~own[None, :]
         edges = edges | (own[:, None] & row[None, :]) | (row[:, None] & own[None, :])
         return planted_verdict(edges, alive, thresholds, cut, client)
 
-    return jax.vmap(one)(adjacency, survivors, cuts, clients, given)
+    return jax.vmap(one)(adjacency, rounds)
 
 
 def _packed(members: np.ndarray) -> np.ndarray:

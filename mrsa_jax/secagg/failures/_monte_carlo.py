@@ -162,8 +162,10 @@ def failure_rates(
     rule = f"must be one rate or {n}, one for each client"
     require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
     limits = thresholds_of(t, "t", n)
-    steps = independent_steps(losses)
-    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh, first)
+    return failure_rates_of(
+        seed, graph, independent_steps(losses), limits, num_trials,
+        chunk_size=chunk_size, progress=progress, mesh=mesh, first=first,
+    )  # fmt: skip
 
 
 @needs_values
@@ -214,26 +216,6 @@ def failure_rates_of(
     shape = () if rates is None else tuple(rates.shape[1:])
     rule = f"must be for the graph's {graph.num_clients} clients"
     require(shape in ((), (graph.num_clients,)), "steps", rule, f"{shape} rates")
-    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh, first)
-
-
-def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
-    """Return thresholds as int32[n], or raise naming `argument`."""
-    return np.broadcast_to(check_thresholds(value, argument, num_clients), (num_clients,)).copy()
-
-
-def _count(
-    seed: Any,
-    graph: graphs.GraphModel,
-    steps: StepDropout,
-    limits: np.ndarray,
-    num_trials: Any,
-    chunk_size: Any,
-    progress: Any,
-    mesh: Any,
-    first: Any,
-) -> FailureRates:
-    """Simulate and count, chunk by chunk."""
     over = checked_mesh(mesh)
     devices = 1 if over is None else over.size
     key = as_key(seed)
@@ -262,6 +244,11 @@ def _count(
 
     what = f"judging rounds of {graph.num_clients:,} clients"
     return within_memory(counted, chunk, "chunk_size", what)
+
+
+def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
+    """Return thresholds as int32[n], or raise naming `argument`."""
+    return np.broadcast_to(check_thresholds(value, argument, num_clients), (num_clients,)).copy()
 
 
 def _summary(bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int) -> FailureRates:

@@ -215,21 +215,11 @@ def rare_failure_rates(
         fold(key, _RELIABILITY),
         trials,
     )
-    return _summary(trials, log_disconnection_probability(n, p, q), cuts, lost, by_cut, by_client)
-
-
-def _summary(
-    trials: int,
-    log_disconnected: float,
-    cuts: np.ndarray,
-    lost: np.ndarray,
-    by_cut: np.ndarray,
-    by_client: np.ndarray,
-) -> RareFailureRates:
     flags = np.arange(256)
     kept = (flags & _verdicts.PLANTED_FIRST) != 0
     exposed = kept & ((flags & _verdicts.NOT_PRIVATE) != 0)
     counts = int(by_cut[exposed].sum()), int(by_cut[kept].sum())
+    log_disconnected = log_disconnection_probability(n, p, q)
     return RareFailureRates(
         trials=trials,
         unreliable=RareRate.of(log_sum(lost.ravel()), int(by_client[kept].sum()), trials),

@@ -128,10 +128,8 @@ GOOD = {"seed": 0, "n": 6, "p": 0.5, "q": 0.1, "t": 2, "num_trials": 4}
         ("t", [2] * 5, "must be one for all or one for each of the"),
         ("t", [2] * 5 + [0], r"must lie in \[1, 2\*\*31\); got 0"),
         ("num_trials", 0, "must lie in"),
-        ("num_trials", 10.0, "must be an integer"),
         ("num_trials", True, "must be an integer"),
         ("chunk_size", 0, "must be at least 1"),
-        ("progress", 3, "must be callable"),
     ],
 )
 def test_bad_arguments_are_named(argument, value, rule):
@@ -151,6 +149,8 @@ def test_bad_arguments_are_named(argument, value, rule):
         ),
         ("thresholds", [2, 2], "must be one for all or one for each of the 6"),
         ("num_trials", -1, "must lie in"),
+        ("num_trials", 10.0, "must be an integer"),
+        ("progress", 3, "must be callable"),
     ],
 )
 def test_bad_models_are_named(argument, value, rule):
