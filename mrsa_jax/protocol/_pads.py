@@ -86,7 +86,8 @@ class PadSum:
 # ---- What the server can make of the padded inputs with the secrets that it has, block by block.
 #
 # CCESA, Algorithm 1, Step 3, for plans of many blocks: in each the sums over the components of the
-# graph on its members who are summed, as far as all pads of a component come off.
+# graph on its members who are summed, as far as all pads of a component come off, which
+# `secagg._outcome` decides.
 
 
 class Unmasking:
@@ -102,7 +103,6 @@ class Unmasking:
         plan: SegmentPlan,
         round_index: int,
         neighbours: Sequence[frozenset[int]],
-        summed: Iterable[int],
         lost: Iterable[int],
         padded_inputs: np.ndarray,
         public_keys: Mapping[int, bytes],
@@ -114,44 +114,20 @@ class Unmasking:
             plan: Blocks of the round.
             round_index: Round.
             neighbours: Adj(i) of each client.
-            summed: Clients whose inputs the round sums.
-            lost: The others of V2: their pads are in those inputs and nowhere else.
+            lost: Those of V2 who are not summed: their pads are in the others' inputs and nowhere
+                else.
             padded_inputs: uint32[n, d], what came in.
             public_keys: s_i^PK of each client summed.
             contexts: What each client put into the seeds of its pair pads.
         """
         self._plan, self._round_index, self._neighbours = plan, round_index, neighbours
-        everybody, missing = frozenset(summed), frozenset(lost)
-        self._summed = [everybody.intersection(block.members) for block in plan]
+        missing = frozenset(lost)
         self._lost = [missing.intersection(block.members) for block in plan]
         self._padded_inputs, self._public_keys = padded_inputs, public_keys
         self._contexts = contexts
         self._pair_seeds: dict[tuple[int, int], bytes] = {}
         self.self_seeds: dict[int, bytes] = {}
         self.pad_keys: dict[int, KeyPair] = {}
-
-    def components(self, number: int) -> list[list[int]]:
-        """Return the components of a block's graph on those summed, by smallest member."""
-        left = set(self._summed[number])
-        components: list[list[int]] = []
-        while left:
-            start = min(left)
-            left.remove(start)
-            component, border = [start], [start]
-            while border:
-                reached = self._neighbours[border.pop()] & left
-                left -= reached
-                component += reached
-                border += reached
-            components.append(sorted(component))
-        return components
-
-    def is_open(self, number: int, component: list[int]) -> bool:
-        """Return whether all pads of a component come off in a block."""
-        return all(
-            i in self.self_seeds and all(j in self.pad_keys for j in self._lost_near(number, i))
-            for i in component
-        )
 
     def unmasked(self, number: int, component: list[int]) -> np.ndarray:
         """Return the sum over a component in a block; its members' pairs cancel."""

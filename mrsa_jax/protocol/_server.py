@@ -30,7 +30,8 @@ from mrsa_jax.protocol.messages import (
     SurvivorList,
     UnmaskShares,
 )
-from mrsa_jax.secagg import SegmentPlan, admitted, segment_plan
+from mrsa_jax.secagg import PlanOutcome, SegmentPlan, admitted, segment_plan
+from mrsa_jax.secagg._outcome import judged
 from mrsa_watch._base.errors import require
 
 
@@ -51,7 +52,6 @@ class Server:
             back.
         rejected: Errors of shares that were found to be forged.
         status: What became of the round, once it is over.
-        block_status: int32[blocks], what became of each block's sum.
         totals: For each block uint32[stop - start], the sum modulo R; zeros unless the block's
             status is OK.
 
@@ -100,6 +100,7 @@ class Server:
         for number, block in enumerate(self._plan):
             for i in block.members:
                 self._layouts[i].append(number)
+        self._adjacency = adjacency
         self._neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in adjacency]
         self._thresholds = [int(t) for t in thresholds]
         self.round_index = round_index
@@ -111,6 +112,7 @@ class Server:
             (UnmaskShares.KIND, self._take_unmasking),
         ]
         self._terms = terms
+        self._kept = None if terms is None else terms.blocks
         if terms is not None:
             takes[0] = (SignedKeys.KIND, self._take_keys)
             takes.insert(3, (SignedSurvivors.KIND, self._take_signature))
@@ -128,7 +130,7 @@ class Server:
         self.status: Status | None = None
         widths = [block.stop - block.start for block in self._plan]
         self.totals = tuple(np.zeros(width, np.uint32) for width in widths)
-        self.block_status = np.full(len(self._plan), Status.TOO_FEW_SURVIVORS, np.int32)
+        self._outcome = self._judged()
         self._inbox: dict[int, bytes] = {}
         self._keys: dict[int, tuple[bytes, ...]] = {}
         self._seen_keys: set[bytes] = set()
@@ -136,8 +138,7 @@ class Server:
         self._self_shares: dict[int, list[tuple[int, bytes]]] = {}
         self._key_shares: dict[int, list[tuple[int, bytes]]] = {}
         self._unmasking: Unmasking | None = None
-        self._learnt: list[tuple[int, list[int]]] = []  # block and members of each sum
-        self._sums: dict[int, np.ndarray] = {}  # by row of it
+        self._sums: dict[int, np.ndarray] = {}  # by row of what is learnt
 
     @property
     def total(self) -> np.ndarray:
@@ -206,12 +207,11 @@ class Server:
         """
         self._close(2)
         v3 = self._members(3)
-        blocks = None if self._terms is None else self._terms.blocks
-        self.summed[:] = admitted(self._plan, self.survivors[3], blocks)
+        self.summed[:] = admitted(self._plan, self.survivors[3], self._kept)
         lost = np.flatnonzero(self.survivors[2] & ~self.summed).tolist()
         summed = np.flatnonzero(self.summed).tolist()
         self._unmasking = Unmasking(
-            self._plan, self.round_index, self._neighbours, summed, lost, self.padded_inputs,
+            self._plan, self.round_index, self._neighbours, lost, self.padded_inputs,
             {i: keys[1] for i, keys in self._keys.items()}, self._contexts,
         )  # fmt: skip
         count = len(summed)
@@ -243,24 +243,20 @@ class Server:
             can be unmasked stand in an unreliable round too: the server has them anyway.
         """
         self._close(len(self._kinds) - 1)
-        if self._unmasking is None or not self.summed.any():
-            self.status = Status.TOO_FEW_SURVIVORS
-            return self.status
-        for is_key, held in ((False, self._self_shares), (True, self._key_shares)):
-            for owner, shares in held.items():
-                self._recover(self._unmasking, owner, shares, is_key=is_key)
-        for number in range(len(self._plan)):
-            parts = self._unmasking.components(number)
-            rows = [part for part in parts if self._unmasking.is_open(number, part)]
-            self._learnt += [(number, part) for part in rows]
-            if parts:
-                is_open = len(rows) == len(parts)
-                self.block_status[number] = Status.OK if is_open else Status.UNRELIABLE
+        if self._unmasking is not None and self.summed.any():
+            for is_key, held in ((False, self._self_shares), (True, self._key_shares)):
+                for owner, shares in held.items():
+                    self._recover(self._unmasking, owner, shares, is_key=is_key)
+        self._outcome = self._judged()
         for number in np.flatnonzero(self.block_status == Status.OK).tolist():
             self._add_up(number)
-        failed = (self.block_status == Status.UNRELIABLE).any()
-        self.status = Status.UNRELIABLE if failed else Status.OK
+        self.status = self._outcome.status
         return self.status
+
+    @property
+    def block_status(self) -> np.ndarray:
+        """Return int32[blocks], what became of each block's sum."""
+        return self._outcome.block_status
 
     @property
     def learned(self) -> np.ndarray:
@@ -269,15 +265,12 @@ class Server:
         In each block the components of the graph on those summed whose pads can all be removed,
         with the secrets that are really here; no rows if nobody is summed.
         """
-        learned = np.zeros((len(self._learnt), self.survivors.shape[1]), bool)
-        for row, (_, component) in zip(learned, self._learnt, strict=True):
-            row[component] = True
-        return learned
+        return self._outcome.learned
 
     @property
     def learned_block(self) -> np.ndarray:
         """Return int32[L], the block of each row of `learned`."""
-        return np.asarray([number for number, _ in self._learnt], np.int32)
+        return self._outcome.learned_block
 
     def learned_sums(self) -> list[np.ndarray]:
         """Return the sums over the rows of `learned`, uint32[stop - start] each.
@@ -285,7 +278,7 @@ class Server:
         An honest server computes them only for blocks all of whose pads come off, where they
         add up to the total; a curious one for any.
         """
-        return [self._sum(row) for row in range(len(self._learnt))]
+        return [self._sum(row) for row in range(len(self.learned))]
 
     def is_removable(self) -> bool:
         """Return whether every pad of the round's sums can be removed with the secrets here.
@@ -293,26 +286,29 @@ class Server:
         Not where somebody sent and nobody is summed, as clients then refuse; nothing is in the
         way of empty sums.
         """
-        is_open = not (self.block_status == Status.UNRELIABLE).any()
-        return is_open and bool(self.summed.any() or not self.survivors[3].any())
+        return self._outcome.is_reliable
 
     def is_private(self) -> bool:
         """Return whether no sum over a part of those summed in a block can be computed."""
-        members = [self.summed[list(block.members)].sum() for block in self._plan]
-        return all(len(component) == members[number] for number, component in self._learnt)
+        return self._outcome.is_private
+
+    def _judged(self) -> PlanOutcome:
+        """Return what becomes of the round with the secrets that are here."""
+        known = self.is_recovered
+        return judged(self._adjacency, self.survivors, known, self._plan, self._kept)
 
     def _sum(self, row: int) -> np.ndarray:
         if row not in self._sums:
             assert self._unmasking is not None  # Step 2 is closed where there are rows
-            self._sums[row] = self._unmasking.unmasked(*self._learnt[row])
+            members = np.flatnonzero(self.learned[row]).tolist()
+            self._sums[row] = self._unmasking.unmasked(int(self.learned_block[row]), members)
         return self._sums[row]
 
     def _add_up(self, number: int) -> None:
         """Set a block's total."""
         total = PadSum(self.totals[number], self._plan[number].modulus, number, self.round_index)
-        for row, (owner, _) in enumerate(self._learnt):
-            if owner == number:
-                total.add_residues(self._sum(row))
+        for row in np.flatnonzero(self.learned_block == number).tolist():
+            total.add_residues(self._sum(row))
         self.totals[number][:] = total.residues()
 
     @property
