@@ -31,6 +31,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
+@functools.cache  # a process computes with what it has loaded, whatever is committed later
 def commit() -> str | None:
     """Return the commit of the source tree that the package is imported from, if it is one.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -44,20 +45,25 @@ def provenance(config: Settings) -> dict[str, Any]:
     """Return what is needed to repeat a study: settings, their hash, versions, machine, time."""
     from mrsa_jax._core.device_words import device_name  # imports JAX
 
-    names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
     return {
         "schema": _SCHEMA,
         "command": command_of(type(config)),
         "config_hash": config_hash(config),
         "config": to_dict(config),
         "seed": getattr(config, "seed", None),  # an audit draws nothing
-        "versions": {name: metadata.version(name) for name in names},
+        "versions": _versions(),
         "python": platform.python_version(),
         "device": device_name(),
         "commit": commit(),
         "made_by": _run_folder.made_by(config),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
+    return {name: metadata.version(name) for name in names}
 
 
 def check_output(config: Settings) -> pathlib.Path:

@@ -12,6 +12,7 @@ import math
 import os
 import pathlib
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,14 @@ CELL = np.dtype([("key", "S64"), ("settings", "S64"), ("trials", "<i4")])
 """What a cell of the grid shows: so many trials of the point with this key; empty: it has none."""
 _MOST_CELLS, _MOST_BYTES = 4096, 2**26  # of a chunk
 _IN_MEMORY = 2**28  # bytes that are read at once where a study is opened
+_FROM_LOG = 1024  # cells: reading their records takes 0.1 s, and loading zarr as long
+_ARRAY = {
+    "order": "C",
+    "filters": None,
+    "dimension_separator": ".",
+    "compressor": {"id": "zlib", "level": 1},
+    "zarr_format": 2,
+}
 _OWN = {
     "done": Variable((), "bool", "1", "Whether the point is complete"),
     "seconds": Variable((), "float64", "s", "Time that the point took"),
@@ -55,12 +64,19 @@ class View:
     ) -> None:
         """Read the cells."""
         self.folder = folder
-        self.manifest = {name: own for name, own in manifest.items() if name != "view"}
+        self.told = {k: json.dumps(own) for k, own in manifest.items() if k != "view"}
         self.shown = manifest["view"]
         self.cells: np.ndarray = np.load(folder / self.shown["cells"])
         self.variables = variables_of(self.shown)
         self.is_whole = "trial" not in self.shown["inner"]
         self._index = index
+        self._shape = tuple(self.shown["shape"])
+        self._all = self.variables | _OWN
+        self._inner = {
+            name: tuple(self.shown["inner"][dim] for dim in variable.dims)
+            for name, variable in self._all.items()
+        }
+        self._chunks, self._places = _blocks(self._shape, _limit(self._inner.values()))
 
     @property
     def index(self) -> Index:
@@ -76,7 +92,7 @@ class View:
     def token(self) -> str:
         """Return what tells the store that is derived from these files from all others."""
         sizes = Index(self.folder).sizes()
-        return hashlib.sha256(json.dumps([self.shown, sizes]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([_ARRAY, self.shown, sizes]).encode()).hexdigest()
 
     def is_current(self) -> bool:
         """Return whether the store is of the present records."""
@@ -93,7 +109,10 @@ class View:
         part = self.folder / f".{STORE}.partial-{os.getpid()}"
         old = self.folder / f".{STORE}.replaced-{os.getpid()}"
         try:
-            self._fill(part, self.token())
+            for name, content in self._files():
+                path = part / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
             if (self.folder / STORE).exists():
                 (self.folder / STORE).rename(old)
             part.rename(self.folder / STORE)
@@ -102,64 +121,99 @@ class View:
                 shutil.rmtree(one, ignore_errors=True)
 
     def opened(self) -> xr.Dataset:
-        """Open the results as an xarray data set: the store's, or, where it is older, the log's."""
+        """Open the results as an xarray data set: from the log, or from the store if it has many.
+
+        Those that fit the memory are loaded: a sweep that is extended replaces the store's files.
+        """
+        import xarray as xr
+
+        size = 8 * math.prod(self._shape) * sum(map(math.prod, self._inner.values()))
+        is_small = size <= _IN_MEMORY
+        if not is_small or (self.cells.size > _FROM_LOG and self.is_current()):
+            results = self._from_store()
+            return results.load() if is_small else results
+        found = self._block(self.index, self.cells.reshape(self._shape))
+        data = {}
+        for name, variable in self._all.items():
+            values, fill = found[name], variable.fill
+            dims, facts = [*self.shown["axes"], *variable.dims], self._facts(name)
+            is_number = values.dtype.kind in "if"
+            told = {"dtype": values.dtype, "_FillValue": fill} if is_number else {}
+            if values.dtype.kind == "i":  # as xarray reads them: nan, which no mean takes in
+                values = np.where(values == fill, np.nan, values)
+                values = values.astype(np.float32) if told["dtype"].itemsize <= 2 else values
+            data[self._stored(name)] = dims, values, facts, told
+        own = {name: (dim, values, facts) for name, dim, values, facts in self.shown["coordinates"]}
+        return xr.Dataset(data, own, self.told)
+
+    def _from_store(self) -> xr.Dataset:
+        """Open the store, or what it would be, lazily loaded."""
         import zarr
 
         source: Any = self.folder / STORE
         if not self.is_current():
-            source = zarr.storage.MemoryStore()
-            self._fill(source, self.token())
+            made = zarr.core.buffer.cpu.Buffer.from_bytes
+            source = zarr.storage.MemoryStore({n: made(own) for n, own in self._files()})
         results = open_arrays(source)
         del results.attrs["made_of"]
-        # a sweep that is extended replaces the files that a lazy array would read later
-        return results.load() if results.nbytes <= _IN_MEMORY else results
+        return results
 
-    def _fill(self, target: Any, token: str) -> None:
-        """Write all arrays to a folder or a store of zarr."""
-        import zarr  # alone: xarray takes seconds to import, and is not needed for this
+    def _stored(self, name: str) -> str:
+        """Return what a variable is called here; an axis may have the name that points use."""
+        return str(self.shown["stored"].get(name, name))
 
-        group: Any = zarr.open_group(target, mode="w", zarr_format=2)
-        _add_coordinates(group, self.shown["coordinates"])
-        shape = tuple(self.shown["shape"])
-        inner = {
-            name: tuple(self.shown["inner"][dim] for dim in variable.dims)
-            for name, variable in (self.variables | _OWN).items()
-        }
-        chunks, blocks = _blocks(shape, _limit(inner.values()))
-        arrays, axes = {}, self.shown["axes"]
-        for name, variable in (self.variables | _OWN).items():
-            arrays[name] = group.create_array(
-                self.shown["stored"].get(name, name),
-                shape=shape + inner[name],
-                chunks=chunks + inner[name],
-                dtype=variable.dtype,
-                fill_value=variable.fill,
-                attributes={  # with it: to add them later writes a file again
-                    "_ARRAY_DIMENSIONS": [*axes, *variable.dims],
-                    "units": variable.units,
-                    "description": variable.description,
-                    "fill": None if variable.fill != variable.fill else variable.fill,
-                },
-            )
-        index = self.index
-        for place in blocks:
-            for name, values in self._block(index, self.cells.reshape(shape)[place], inner).items():
-                arrays[name][place] = values
-        told = {key: json.dumps(value) for key, value in self.manifest.items()}
-        group.attrs.update(told | {"made_of": json.dumps(token)})
-        zarr.consolidate_metadata(group.store, zarr_format=2)
+    def _facts(self, name: str) -> dict[str, Any]:
+        own = self._all[name]
+        fill = None if own.fill != own.fill else own.fill
+        return {"units": own.units, "description": own.description, "fill": fill}
 
-    def _block(
-        self, index: Any, cells: np.ndarray, inner: Mapping[str, tuple[int, ...]]
-    ) -> dict[str, np.ndarray]:
+    def _files(self) -> Iterator[tuple[str, bytes]]:
+        """Go through the files of the store: their names, and what is in them.
+
+        zarr would take ten times as long to write them, and 0.1 s to be imported.
+        """
+        token, index = self.token(), self.index
+        told: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
+        for name, dim, values, facts in self.shown["coordinates"]:
+            own = np.asarray(values)
+            told |= _described(name, [dim], facts, own.dtype, own.shape, own.shape, None)
+            yield f"{name}/0", zlib.compress(own.tobytes(), 1)
+        for name, variable in self._all.items():
+            inner, fill = self._inner[name], variable.fill
+            dims, dtype = [*self.shown["axes"], *variable.dims], np.dtype(variable.dtype)
+            sizes = self._shape + inner, self._chunks + inner, "NaN" if fill != fill else fill
+            told |= _described(self._stored(name), dims, self._facts(name), dtype, *sizes)
+        for place in self._places:
+            numbers = [
+                str(own.start // step) for own, step in zip(place, self._chunks, strict=True)
+            ]
+            for name, values in self._block(index, self.cells.reshape(self._shape)[place]).items():
+                chunk = np.full(
+                    self._chunks + self._inner[name], self._all[name].fill, values.dtype
+                )
+                empty = chunk.tobytes()
+                chunk[tuple(map(slice, values.shape))] = values
+                content = chunk.tobytes()
+                if content != empty:  # else zarr has no file either
+                    at = ".".join([*numbers, *"0" * len(self._inner[name])])
+                    yield f"{self._stored(name)}/{at}", zlib.compress(content, 1)
+        # those that are not named after their axis are listed
+        others = [name for name, dim, *_ in self.shown["coordinates"] if name != dim]
+        listed = {"coordinates": " ".join(others)} if others else {}
+        told[".zattrs"] = self.told | listed | {"made_of": json.dumps(token)}
+        told[".zmetadata"] = {"metadata": dict(told), "zarr_consolidated_format": 1}
+        for name, content in told.items():
+            yield name, json.dumps(content).encode()
+
+    def _block(self, index: Index, cells: np.ndarray) -> dict[str, np.ndarray]:
         """Return the values of some cells."""
-        variables = self.variables | _OWN
+        points, point_of = np.unique(cells, return_inverse=True)
         found = {
-            name: np.full((cells.size, *inner[name]), one.fill, one.dtype)
-            for name, one in variables.items()
+            name: np.full((points.size, *self._inner[name]), one.fill, one.dtype)
+            for name, one in self._all.items()
         }
         names = self.variables.keys()
-        for k, cell in enumerate(cells.ravel()):
+        for k, cell in enumerate(points):
             if not cell["key"]:
                 continue
             parts = self.parts(index, cell)
@@ -177,7 +231,7 @@ class View:
                         place[0] = slice(start, end)
                     found[name][(k, *place)] = value
                 start = end
-        return {name: own.reshape(cells.shape + inner[name]) for name, own in found.items()}
+        return {name: own[point_of.reshape(cells.shape)] for name, own in found.items()}
 
 
 def num_files(
@@ -210,9 +264,7 @@ def open_arrays(source: Any) -> xr.Dataset:
     )
 
 
-def _blocks(
-    shape: tuple[int, ...], limit: int
-) -> tuple[tuple[int, ...], Iterator[tuple[slice, ...]]]:
+def _blocks(shape: tuple[int, ...], limit: int) -> tuple[tuple[int, ...], list[tuple[slice, ...]]]:
     """Return the shape of chunks of at most so many cells, and where each of them lies.
 
     Examples:
@@ -227,19 +279,22 @@ def _blocks(
         if pieces > 1 or limit < 2:
             break
     starts = (range(0, length, step) for length, step in zip(shape, chunks, strict=True))
-    return tuple(chunks), (
+    return tuple(chunks), [
         tuple(slice(a, a + step) for a, step in zip(place, chunks, strict=True))
         for place in itertools.product(*starts)
-    )
+    ]
 
 
-def _add_coordinates(group: Any, coordinates: Iterable[Sequence[Any]]) -> None:
-    """Write coordinates as xarray does; those that are not named after their axis are listed."""
-    others = []
-    for name, dim, values, attributes in coordinates:
-        own = np.asarray(values)
-        told = {**attributes, "_ARRAY_DIMENSIONS": [dim]}
-        group.create_array(name, data=own, chunks=own.shape, fill_value=None, attributes=told)
-        others += [name] * (name != dim)
-    if others:
-        group.attrs.update({"coordinates": " ".join(others)})
+def _described(
+    name: str,
+    dims: Sequence[str],
+    facts: Mapping[str, Any],
+    dtype: np.dtype[Any],
+    shape: Sequence[int],
+    chunks: Sequence[int],
+    fill: Any,
+) -> dict[str, Any]:
+    """Return the files that say what an array is; xarray reads there what its dimensions are."""
+    own = {"shape": shape, "chunks": chunks, "dtype": dtype.str, "fill_value": fill}
+    told = {**facts, "_ARRAY_DIMENSIONS": dims}
+    return {f"{name}/.zarray": _ARRAY | own, f"{name}/.zattrs": told}

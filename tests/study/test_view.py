@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
+from mrsa_jax.study import _view
 from mrsa_jax.study._records import Log, framed
 from mrsa_jax.study._view import CELL, View, _blocks
 
@@ -26,11 +29,16 @@ def view_of(folder: pathlib.Path) -> View:
         "cells": "cells.npy",
         "kept": [],
         "inner": {"trial": 4, "round": 3},
-        "coordinates": [["a", "a", [1, 2, 3, 4, 5], {"field": "a"}]],
+        "coordinates": [
+            ["a", "a", [1, 2, 3, 4, 5], {"field": "a"}],
+            ["long", "a", list("vwxyz"), {"field": "b"}],
+        ],
         "variables": [
             ["rank", ["trial"], "int32", "1", "x"],
             ["path", ["trial", "round"], "float64", "1", "x"],
+            ["short", ["trial"], "int8", "1", "x"],
             ["mean", [], "float64", "1", "x"],
+            ["label", [], "<U8", "1", "x"],
         ],
         "stored": {"mean": "mean_found"},
     }
@@ -40,7 +48,8 @@ def view_of(folder: pathlib.Path) -> View:
 def value(key: str, trials: np.ndarray) -> dict[str, Any]:
     own = 10 * int(key[1:]) + trials
     paths = own[:, None] + np.array([0.25, 0.5])  # of two rounds, where others have three
-    return {"rank": own.astype(np.int32), "path": paths, "mean": np.float64(key[1:])}
+    return {"rank": own.astype(np.int32), "path": paths, "mean": np.float64(key[1:]),
+            "short": own.astype(np.int8), "label": np.asarray(f"of {key}")}  # fmt: skip
 
 
 def record(log: Log, key: str, first: int, count: int) -> None:
@@ -49,24 +58,45 @@ def record(log: Log, key: str, first: int, count: int) -> None:
     log.append(framed(header, value(key, np.arange(first, first + count))))
 
 
-@pytest.mark.parametrize("compacted", [False, True])
-def test_ranges_that_overlap_give_each_trial_once(tmp_path: pathlib.Path, compacted: bool) -> None:
+@pytest.mark.parametrize("source", ["log", "store", "what the store would be"])
+@pytest.mark.parametrize("chunk", [1, 2, 4096])
+def test_ranges_that_overlap_give_each_trial_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, source: str, chunk: int
+) -> None:
+    monkeypatch.setattr(_view, "_MOST_CELLS", chunk)
+    monkeypatch.setattr(_view, "_FROM_LOG", 0)
     log = Log(tmp_path)
     for key, first, count in [("k1", 0, 3), ("k0", 0, 2), ("k0", 1, 3), ("k2", 0, 2)]:
         record(log, key, first, count)
     log.close()
-    if compacted:
-        view_of(tmp_path).write()
+    if source == "store":
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "zarr", None)  # which takes long to import
+            view_of(tmp_path).write()
         assert view_of(tmp_path).is_current()
         assert "made_of" in json.loads((tmp_path / "results.zarr" / ".zattrs").read_text())
+        shown = view_of(tmp_path).opened()
+        path, plain = tmp_path / "results.zarr", {"done": False, "label": False}
+        for consolidated in (True, False):
+            own = xr.open_zarr(path, consolidated=consolidated, mask_and_scale=plain, chunks=None)
+            xr.testing.assert_equal(own.load(), shown)
+            assert own.dtypes == shown.dtypes
+    if source == "what the store would be":
+        monkeypatch.setattr(_view, "_IN_MEMORY", 0)
     found = view_of(tmp_path).opened()
+    assert set(found.coords) == {"a", "long"}
+    assert found["long"].values.tolist() == ["v", "w", "x", "y", "z"]
+    assert found["rank"].attrs == {"units": "1", "description": "x", "fill": -1}
     assert found["done"].values.tolist() == [True, True, False, False, True]
     assert found["seconds"].values[:2].tolist() == [2.0, 1.0]
     nan = np.nan
     rank = [[0, 1, 2, 3], [10, 11, nan, nan], [nan] * 4, [nan] * 4, [10, 11, 12, nan]]
     np.testing.assert_array_equal(found["rank"].values, rank)
+    np.testing.assert_array_equal(found["short"].values, rank)
+    assert (found["rank"].dtype, found["short"].dtype) == (np.float64, np.float32)
     np.testing.assert_array_equal(found["path"].values[0, 3], [3.25, 3.5, nan])
     np.testing.assert_array_equal(found["mean_found"].values, [0, 1, nan, nan, 1])
+    assert found["label"].values.tolist() == ["of k0", "of k1", "", "", "of k1"]
     record(log, "k2", 2, 1)  # what was put together is older now
     log.close()
     assert not view_of(tmp_path).is_current()
