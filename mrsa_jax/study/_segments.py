@@ -205,7 +205,9 @@ def build_segments(
     return SegmentStudy(config, layout, order, rates, threshold)
 
 
-def analyse_segments(history: hetero.SegmentHistory, participation: np.ndarray) -> _trial.History:
+def analyse_segments(
+    history: hetero.SegmentHistory, participation: np.ndarray, *, at_end: bool = False
+) -> _trial.History:
     """Judge every segment's sums and return the worst of them.
 
     Strong T and what the worst and the median client is hidden among are the least of any segment,
@@ -216,7 +218,7 @@ def analyse_segments(history: hetero.SegmentHistory, participation: np.ndarray) 
     for rows, rounds in zip(history.participation, history.rounds, strict=True):
         key = rows.tobytes() + rounds.tobytes()
         if key not in distinct:
-            distinct[key] = _trial.analyse_sums(rows, rounds, participation)
+            distinct[key] = _trial.analyse_sums(rows, rounds, participation, at_end=at_end)
     found = list(distinct.values())
     strong = np.stack([own.strong_privacy for own in found])
     first = np.stack([own.first_exposure for own in found])
@@ -241,12 +243,12 @@ def _least(found: list[_trial.History], name: str) -> np.ndarray:
 
 
 def play_segments(
-    study: SegmentStudy, cohorts: np.ndarray, rounds: RoundHistory | None
+    study: SegmentStudy, cohorts: np.ndarray, rounds: RoundHistory | None, *, at_end: bool = False
 ) -> tuple[_trial.History, hetero.SegmentHistory]:
     """Return what a server can know of a scheme's rounds, judged and sum by sum."""
     survivors = cohorts[:, None] if rounds is None else np.asarray(rounds.survivors)
     history, participation = study.learnt(survivors)
-    return analyse_segments(history, participation), history
+    return analyse_segments(history, participation, at_end=at_end), history
 
 
 def attack_segments(

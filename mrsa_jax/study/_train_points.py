@@ -160,7 +160,9 @@ def run(
     One that diverges has no accuracy, and is marked; what is known of who took part is of the
     rounds that it ran.
     """
-    trained = train_points([_on(config, machine) for config in configs])
+    trained = train_points(
+        [_on(config, machine) for config in configs], at_end=TRAJECTORIES not in kept
+    )
     for config, (history, result, more) in zip(configs, trained, strict=True):
         last = result.diverged_round
         found: dict[str, Any] = of_point(config, None, np.array(np.nan))
@@ -169,9 +171,7 @@ def run(
         is_path = {name: name.endswith("_by_evaluation") for name in more}
         found |= {name: own for name, own in more.items() if paths or not is_path[name]}
         found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
-        if last is not None:
-            history = history.until(last + 1)
-        else:
+        if last is None:
             accuracy, loss = result.accuracy, result.loss
             found |= {
                 "accuracy": accuracy[-1],

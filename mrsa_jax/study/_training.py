@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
@@ -220,34 +221,44 @@ def _tell(
 
 
 def train_points(
-    configs: Sequence[TrainConfig],
+    configs: Sequence[TrainConfig], *, at_end: bool
 ) -> list[tuple[_trial.History, federated.TrainingResult, dict[str, Any]]]:
     """Train studies of one scheme each, whose programs are the same, side by side.
 
+    Args:
+        configs: The studies.
+        at_end: Whether only what is known after the last round is asked for, as for
+            `_trial.analyse`.
+
     Returns:
-        Of each what the server can know of its rounds; its training, which may have diverged; and
-        how its updates drifted and what its noise promises, if that was measured and is known.
+        Of each what the server can know of the rounds that it ran; its training, which may have
+        diverged; and how its updates drifted and what its noise promises, if that was measured
+        and is known.
     """
-    build = functools.cache(_build.build_clients)  # points of one seed share their samples
-    settings = [setting_of(config, Silent(), build) for config in configs]
-    plays, trainings = [], []
-    for setting in settings:
+
+    def played_in(setting: Setting) -> tuple[Scheme, Played]:
         config = setting.config
         (scheme,) = _config.schemes_of(config)
         available, _ = _build.build_online(config.seed, config.population, setting.clients)
-        played = play(setting, scheme, available)
-        plays.append(played)
-        trainings.append(training_of(setting, scheme, played))
+        return scheme, play(setting, scheme, available, at_end=at_end)
+
+    build = functools.cache(_build.build_clients)  # points of one seed share their samples
+    settings = [setting_of(config, Silent(), build) for config in configs]
+    plays = [played_in(setting) for setting in settings]
     results = federated.train_many(
         [config.seed for config in configs],
-        trainings,
+        [training_of(setting, *own) for setting, own in zip(settings, plays, strict=True)],
         memory_bytes=settings[0].memory_bytes,
         mesh=settings[0].mesh,
     )
     found = []
-    for setting, played, result in zip(settings, plays, results, strict=True):
-        drifted = _drift.of_point(result, played, setting.weights)
-        found.append((played.history, result, drifted | _noise.of_point(setting, result, played)))
+    for setting, (_, played), result in zip(settings, plays, results, strict=True):
+        more = _drift.of_point(result, played, setting.weights)
+        more |= _noise.of_point(setting, result, played)
+        if result.diverged_round is not None:  # rounds do not depend on those that follow
+            fewer = dataclasses.replace(setting.config, rounds=result.diverged_round + 1)
+            _, played = played_in(dataclasses.replace(setting, config=fewer))
+        found.append((played.history, result, more))
     return found
 
 

@@ -86,11 +86,16 @@ def lossy_trials(
 
 
 def play(
-    setting: Setting, scheme: Scheme, available: Any, ready: Callable[[], object] = lambda: None
+    setting: Setting,
+    scheme: Scheme,
+    available: Any,
+    ready: Callable[[], object] = lambda: None,
+    *,
+    at_end: bool = False,
 ) -> Played:
     """Roll a scheme's rounds out and judge what a server can know of them.
 
-    `ready` is called between the two.
+    `ready` is called between the two; `at_end` is as for `_trial.analyse`.
     """
     config = setting.config
     selector = _build.build_selector(scheme, config.population)
@@ -101,14 +106,14 @@ def play(
         if segments is None:
             sums = _trial.learnt_sums(cohorts)
             ready()
-            return Played(_trial.analyse(sums), None, None)
+            return Played(_trial.analyse(sums, at_end=at_end), None, None)
         asked, rounds = np.asarray(cohorts), None
     else:
         rounds = _lossy_rounds(config, selector, available, rule)
         if segments is None:
-            return Played(_trial.analyse_rounds(rounds), rounds, rule)
+            return Played(_trial.analyse_rounds(rounds, at_end=at_end), rounds, rule)
         asked = np.asarray(rounds.survivors)[:, 0]
-    history, learnt = _segments.play_segments(segments, asked, rounds)
+    history, learnt = _segments.play_segments(segments, asked, rounds, at_end=at_end)
     return Played(history, rounds, None, segments, asked, learnt)
 
 

@@ -58,14 +58,6 @@ class History:
     fairness_gap: np.ndarray
     aggregation_cardinality: np.ndarray
 
-    def until(self, num_rounds: int) -> History:
-        """Return what is known after the first rounds, as if there were no others."""
-        own = {name: values[..., :num_rounds] for name, values in vars(self).items()}
-        first = self.first_exposure
-        own["first_exposure"] = np.where(first < num_rounds, first, -1).astype(np.int32)
-        own["participation"] = self.participation[..., :num_rounds, :]
-        return History(**own)
-
     @property
     def exposed_clients(self) -> np.ndarray:
         """int32[..., J]: number of exposed clients after each round."""
