@@ -97,3 +97,16 @@ def program_of(tree: Any) -> tuple[Any, ...]:
 
 def _type_of(leaf: Any) -> np.dtype:
     return leaf.dtype if isinstance(leaf, jax.Array) else jnp.result_type(leaf)
+
+
+def bucket(size: int) -> int:
+    """Return up to which size an axis is filled up, so that several sizes share a program.
+
+    The next power of two, or multiple of 4,096: never more than 4,095 beyond.
+
+    Examples:
+        >>> [bucket(size) for size in (1, 3, 12, 16, 5_000)]
+        [1, 4, 16, 16, 8192]
+    """
+    unit = min(1 << (size - 1).bit_length(), 4096)
+    return -(-size // unit) * unit

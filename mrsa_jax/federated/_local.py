@@ -26,7 +26,7 @@ from mrsa_jax._core.streams import Seed, as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model
 from mrsa_jax.federated._steps import Loss, checked_loss, loss_of, trained_locally
-from mrsa_jax.federated.programs import LocalTrainer, trained_cohort
+from mrsa_jax.federated.programs import LocalTrainer, in_buckets, trained_cohort
 from mrsa_watch._base.errors import check_count, check_number, require, require_methods
 
 # ---- How the clients' learning rate falls from round to round.
@@ -397,4 +397,5 @@ def client_updates(
     present = jnp.ones(members.shape, bool)
     index = jnp.int32(round_index)
     over = checked_mesh(mesh)
-    return trained_cohort(trainer, start, client_data, key, index, members, present, mesh=over)[0]
+    data = in_buckets(client_data, trainer)
+    return trained_cohort(trainer, start, data, key, index, members, present, mesh=over)[0]

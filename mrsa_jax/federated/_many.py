@@ -34,6 +34,7 @@ from mrsa_jax.federated.programs import (
     flat_updates,
     gathered,
     held_where_gathered,
+    in_buckets,
     measured_width,
     replicated,
 )
@@ -217,6 +218,7 @@ def _all_runs(
     if len(runs) == 1 or has_state or (together == 1 and memory_bytes is None):
         return _one_after_another(runs, memory_bytes, mesh, checkpoints)
     pool, firsts = merged([run.training.client_data for run in runs])
+    pool = in_buckets(pool, runs[0].training.trainer)
     first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}
     if memory_bytes is not None:
         fitting, width = runs_and_width_within(memory_bytes, runs, pool, mesh)

@@ -33,6 +33,7 @@ from mrsa_jax.federated.programs import (
     StatefulTrainer,
     first_states,
     held_where_gathered,
+    in_buckets,
     lowered_cohort_updates,
     measured_width,
     rounds_program,
@@ -167,8 +168,9 @@ class _Setting:
     def estimate(self, width: int | None) -> MemoryEstimate:
         parameters = held_where_gathered(jnp.zeros(self.dim, jnp.float32), self.mesh)
         states = first_states(self.trainer, self.dim, self.client_data.num_clients)
+        data = in_buckets(self.client_data, self.trainer)
         cohort = lowered_cohort_updates(
-            trainer_at(self.trainer, None, states), parameters, self.client_data, self.cohort_size,
+            trainer_at(self.trainer, None, states), parameters, data, self.cohort_size,
             mesh=self.mesh, width=width,
         )  # fmt: skip
         testing = 0
@@ -179,7 +181,7 @@ class _Setting:
         codes = 4 * self.slots_each * ((COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim)
         return MemoryEstimate(
             width=width,
-            data_bytes=_size((self.client_data, self.test, parameters, states)),
+            data_bytes=_size((data, self.test, parameters, states)),
             training_bytes=_needed(cohort),
             aggregation_bytes=codes + _MODELS_IN_AGGREGATION * 4 * self.code_dim,
             evaluation_bytes=testing,

@@ -21,7 +21,13 @@ from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated._tracking import Callback
 from mrsa_jax.federated._training import Training
-from mrsa_jax.federated.programs import Trained, held_where_gathered, replicated, trained_cohort
+from mrsa_jax.federated.programs import (
+    Trained,
+    held_where_gathered,
+    in_buckets,
+    replicated,
+    trained_cohort,
+)
 from mrsa_watch._base.errors import require
 
 Advance = Callable[[list[Run], int], None]
@@ -224,7 +230,7 @@ def one_run(
     run: Run, memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
 ) -> Advance:
     """Return what trains one run."""
-    data = run.training.client_data
+    data = in_buckets(run.training.client_data, run.training.trainer)
     data = data if mesh is None else replicated(data, mesh)
     run.carried = held_where_gathered(run.carried, mesh)
     width = None if memory_bytes is None else width_within(memory_bytes, run, mesh)

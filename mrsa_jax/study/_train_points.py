@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.device import at_once
-from mrsa_jax._core.factories import program_of
+from mrsa_jax._core.factories import bucket, program_of
 from mrsa_jax._core.memory import free_bytes
 from mrsa_jax._core.selector import cohort_size_of
 from mrsa_jax.study import _build, _noise
@@ -66,9 +66,9 @@ def _shapes(config: TrainConfig) -> tuple[Hashable, ...]:
     drawn: tuple[Hashable, ...] = ()
     if cohort_size_of(selector) is None:
         drawn = config.scheme, config.seed, population.dropout_rates, population.assignment
-    largest = None  # samples of a client
+    largest = None  # samples of a client, as far as programs tell them apart
     if data.partition == "dirichlet" or (data.partition == "shards" and data.shards_per_client > 1):
-        largest = _most_samples(config.seed, data, population.num_clients)
+        largest = bucket(_most_samples(config.seed, data, population.num_clients))
     own = config.aggregation
     sums = own.clip_norm is not None, own.is_noisy
     return program, drawn, largest, sums, _build.build_server(config.training) is None

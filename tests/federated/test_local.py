@@ -515,6 +515,28 @@ def test_absent_slots_are_zero_and_flags_are_right() -> None:
     assert not bool(is_finite)
 
 
+def test_rows_and_columns_that_fill_a_bucket_change_nothing() -> None:
+    """To the bit; a batch that holds all of a client stays as it is, as do copied samples."""
+    clients = mj.data.dirichlet_by_class(0, _digits(), 5, concentration=0.5)
+    largest = clients.indices.shape[1]
+    assert 256 < largest < 512
+    trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=30, num_epochs=2, momentum=0.5)
+    filled = programs.in_buckets(clients, trainer)
+    assert filled.indices.shape == (8, 512)
+    slots = jnp.array([4, 0, 2], jnp.int32), jnp.array([True, True, False])
+    ours, theirs = (
+        programs.cohort_updates(trainer, _start(_model()), data, as_key(0), jnp.int32(3), *slots)
+        for data in (filled, clients)
+    )
+    assert np.asarray(ours[0])[:2].any(axis=1).all()
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    assert programs.in_buckets(filled, trainer) is filled
+    whole = dataclasses.replace(trainer, batch_size=largest)
+    copied = mj.federated.local_optax(_model(), optax.sgd(0.1), batch_size=30)
+    for other in (whole, copied):
+        assert programs.in_buckets(clients, other).indices.shape == (8, largest)
+
+
 def test_numbers_compile_nothing_new_and_x64_changes_nothing() -> None:
     clients = mj.data.iid(0, _digits(), 6)
     start = _start(_model())

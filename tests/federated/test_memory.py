@@ -46,8 +46,9 @@ def test_misuse() -> None:
 def test_parts_by_hand() -> None:
     plain = _estimate(width=1)
     clients = _clients()
-    samples = sum(leaf.size * 4 for leaf in (clients.inputs, clients.labels, clients.indices))
-    assert plain.data_bytes == samples + 4 * (6 + 650)
+    samples = 4 * (clients.inputs.size + clients.labels.size)
+    assert clients.indices.shape == (6, 241)  # filled up to 8 and 256, as programs take them
+    assert plain.data_bytes == samples + 4 * (8 * 256 + 8 + 650)
     assert plain.training_bytes >= 4 * 650 * 4  # the updates at least
     more = _estimate(width=1, num_rounds=100, keep_aggregates=True)
     assert more.host_bytes == 100 * (6 * 5 + 16) + 100 * 650 * 4

@@ -7,6 +7,7 @@ from ._cohort import (
     first_states as first_states,
     gathered as gathered,
     held_where_gathered as held_where_gathered,
+    in_buckets as in_buckets,
     lowered_cohort_updates as lowered_cohort_updates,
     measured_width as measured_width,
     replicated as replicated,

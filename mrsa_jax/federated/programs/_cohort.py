@@ -6,6 +6,7 @@ from its own index, so that neither its slot nor its company changes what it lea
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -17,7 +18,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import spread, zeros
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.factories import bucket
 from mrsa_jax._core.streams import Stream, as_key, random_words, round_key
 from mrsa_jax.data import ClientData
 
@@ -159,6 +161,28 @@ def client_update(
     if from_pool is not None:
         return from_pool(key, parameters, inputs, labels, indices, size)
     return trainer.update(key, parameters, inputs[indices], labels[indices], size)
+
+
+def in_buckets(client_data: ClientData, trainer: Any) -> ClientData:
+    """Return clients' data with rows and columns of indices that nobody reads, one size for many.
+
+    So other numbers of clients, and of the largest's samples, are trained by the same program, to
+    the bit. There are more columns only where a minibatch has fewer and is taken from the pool:
+    a larger one would add up in another order, and copies of samples would be as much longer.
+    """
+    indices, sizes = client_data.indices, client_data.sizes
+    clients, columns = indices.shape
+    is_taken = hasattr(trainer, "update_from_pool")
+    batch = getattr(trainer, "batch_size", columns) if is_taken else columns
+    more = bucket(columns) - columns if batch < columns else 0
+    spare = (0, bucket(clients) - clients)
+    if is_traced(client_data) or (more, spare[1]) == (0, 0):
+        return client_data
+    return dataclasses.replace(
+        client_data,
+        indices=jax.device_put(np.pad(np.asarray(indices), (spare, (0, more)))),
+        sizes=jax.device_put(np.pad(np.asarray(sizes), spare)),
+    )
 
 
 def measured_width(dim: int) -> int:

@@ -10,6 +10,7 @@ import os
 import jax
 import pytest
 
+from mrsa_jax import study
 from mrsa_jax.privacy._gram_loops import leverage_trials
 from mrsa_jax.privacy._summary_loops import collapse, follow_trials
 from mrsa_jax.selection._loops import play_blocks, play_coins
@@ -140,6 +141,29 @@ def test_trainings_compile_once_a_group(tmp_path):
     assert [len(group.numbers) for group in plan.groups] == [6, 6]
     assert found["cohort_updates"] == 1  # 10 is the default
     assert found["server_step"] == 0  # the server does not know of batches
+
+
+def test_rounds_clients_and_shards_compile_nothing_within_their_buckets(tmp_path):
+    train = TRAIN.replace("num_clients = 8\n", "").replace("rounds = 7\n", "") + ONE_TRAINING
+    split = "data.partition = ['dirichlet']\n"
+    shape = "rounds = [7]\npopulation.num_clients = [16]\n"
+    _, first = compiled(train + split + shape, tmp_path / "one")
+    assert first["cohort_updates"] == 1
+    shapes = "rounds = [5, 6, 8, 30]\npopulation.num_clients = [12, 13, 16]\nseed = [1, 2]\n"
+    plan, found = compiled(train + split + shapes, tmp_path / "many")
+    assert plan.num_computed == 24
+    assert not found
+    cells = study.open_study(tmp_path / "many").load()
+    for number in (0, 9, 23):  # as each is by itself
+        config = plan.points[number].config
+        alone = study.run(config).isel(scheme=0)
+        cell = cells.isel(
+            rounds=number // 6, num_clients=number // 2 % 3, seed=number % 2, scheme=0
+        )
+        assert cell["accuracy"] == alone["accuracy"].values[-1]
+        for name in ("rank", "strong_privacy", "exposed_clients"):
+            assert cell[name] == alone[name].values[-1]
+        assert cell["hidden_among_median"] == pytest.approx(alone["hidden_among_median"].values[-1])
 
 
 # tables of noise in rings of more bits take seconds
