@@ -35,7 +35,7 @@ from mrsa_jax._core.streams import Stream, as_key, fold, fold_over, round_key
 from mrsa_jax.attacks._distinguish import BestTest, distinguish
 from mrsa_jax.dp import RingMechanism
 from mrsa_watch._base.errors import check_integer, require, require_methods
-from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.html import brief_tuple
 
 _INSIDE = 1.0 - 1e-6  # of the clip norm: the others are known as they are, not as clipped
 _LENGTH = 4.0  # of a canary in clip norms: what is not clipped, or to more than one, shows
@@ -44,6 +44,7 @@ _GRAMS = 2**21  # entries of the covariances that are kept at once
 _FAR = 64  # in steps: where noise of few steps has no mass
 
 
+@brief_tuple
 class Residuals(NamedTuple):
     """What is left of the sums without any update, over the rounds (of `Canaries.play`).
 
@@ -62,14 +63,6 @@ class Residuals(NamedTuple):
     errors: Float64[np.ndarray, "rounds rounds"]
     slack: Float64[np.ndarray, " rounds"]
     trials: int
-
-    def __repr__(self) -> str:
-        """Return what the arrays are."""
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return telling(self)
 
     def margins(self, level: float = 0.999) -> Float64[np.ndarray, "rounds rounds"]:
         """Return how far each entry may be from its mean, all together with this probability.
@@ -101,6 +94,7 @@ class Residuals(NamedTuple):
         return tuple(found)
 
 
+@brief_tuple
 class CanaryScores(NamedTuple):
     """Scores of the best test, without the canary and with it (of `Canaries.play`).
 
@@ -113,14 +107,6 @@ class CanaryScores(NamedTuple):
     without: Float64[np.ndarray, " trials"]
     shifted: Float64[np.ndarray, " trials"]
     residuals: Residuals | None = None
-
-    def __repr__(self) -> str:
-        """Return what the arrays are."""
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return telling(self)
 
     @property
     def mu(self) -> float:

@@ -21,11 +21,12 @@ from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.streams import as_key, host_generator
 from mrsa_jax.privacy import first_exposure
 from mrsa_watch._base.errors import check_integer
-from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.html import brief_tuple
 
 _NOTHING = 1e-9  # of a row's squared length outside the span: rounding
 
 
+@brief_tuple
 class ExposingRounds(NamedTuple):
     """What the server asked for and got (of `ExposingServer.play`).
 
@@ -43,14 +44,6 @@ class ExposingRounds(NamedTuple):
         """Return int[J], how many clients are exposed after each round."""
         first, rounds = np.asarray(first_exposure(self.participation)), len(self.participation)
         return np.cumsum(np.bincount(first[first >= 0], minlength=rounds))
-
-    def __repr__(self) -> str:
-        """Return what the arrays are."""
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return telling(self)
 
 
 @dataclasses.dataclass(frozen=True)

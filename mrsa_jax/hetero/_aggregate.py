@@ -248,18 +248,13 @@ def _real(
     codes = np.concatenate(every, axis=1)
     graph, limits = graph_and_limits(alive[0], graph, limits)
     result = protocol.run(codes, graph, alive, limits, plan=job.layout.plan, round_index=index)
-    status = np.asarray(result.block_status, np.int32)
-    kept = alive.copy()
-    kept[3] = result.summed
-    sizes = [kept[3][list(block.members)].sum() for block in job.layout.blocks]
-    counts = np.where(status == int(Status.OK), sizes, 0).astype(np.int32)
-    round_ = SummedRound(kept, np.int32(result.status), status, counts)
+    round_ = SummedRound.of(job.layout, alive, result)
     parts = []
     if round_.status == Status.OK:
         for span in job.spans:
             plan, first = plan_of(job.layout, span)
             own = result.totals[first : first + len(plan)]
-            parts.append(job.update(table_of(own, span.rows, first, counts), span, round_))
+            parts.append(job.update(table_of(own, span.rows, first, round_.counts), span, round_))
     return job.result(round_, tuple(result.totals), parts, result)
 
 

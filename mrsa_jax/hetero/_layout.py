@@ -29,7 +29,8 @@ from mrsa_jax.hetero._segments import (
     segment_matrix,
 )
 from mrsa_jax.quantize.budgets import ring_size
-from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
+from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan
+from mrsa_jax.secagg._aggregator_state import memberships
 from mrsa_watch._base.errors import check_integer, require
 
 ModulusRule = Literal["exact", "power_of_two"]
@@ -160,12 +161,10 @@ class SegmentLayout:
     @functools.cached_property
     def plan(self) -> SegmentPlan:
         """Return the plan that `secagg` and `protocol` run, one block for each of `blocks`."""
-        return segment_plan(
-            [Block(own.members, own.start, own.stop, own.modulus, own.num_levels)
-             for own in self.blocks],
-            self.num_participants,
-            self.dim,
-        )  # fmt: skip
+        return tuple(
+            Block(own.members, own.start, own.stop, own.modulus, own.num_levels)
+            for own in self.blocks
+        )
 
     @functools.cached_property
     def rows(self) -> SegmentRows:
@@ -201,10 +200,7 @@ class SegmentLayout:
     @functools.cached_property
     def memberships(self) -> np.ndarray:
         """Return bool[blocks, n], who is in which block."""
-        inside = np.zeros((len(self.blocks), self.num_participants), np.bool_)
-        for row, block in zip(inside, self.blocks, strict=True):
-            row[list(block.members)] = True
-        return inside
+        return memberships(self.plan, self.num_participants)
 
     def outcome(
         self,

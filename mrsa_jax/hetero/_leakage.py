@@ -20,7 +20,7 @@ from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
-from mrsa_jax.secagg import Block, admitted
+from mrsa_jax.secagg import admitted
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import finding
 
@@ -375,14 +375,11 @@ def _pieces(layouts: list[Any]) -> tuple[tuple[int, int], ...]:
 
 def _learnt(own: Any, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
     """Return bool[blocks, N], who is in each block's sum, and which of the sums were learnt."""
-    blocks = own.layout.blocks
     inside, left = own.layout.memberships, own.sends
     if ((inside & left).sum(axis=1) == 1).any():
-        plan = tuple(Block(block.members, block.start, block.stop, block.modulus)
-                     for block in blocks)  # fmt: skip
-        left = admitted(plan, left)
+        left = admitted(own.layout.plan, left)
     inside = inside & left
-    rows = np.zeros((len(blocks), num_clients), np.bool_)
+    rows = np.zeros((len(inside), num_clients), np.bool_)
     rows[:, own.clients] = inside
     return rows, own.ok & inside.any(axis=1)
 

@@ -64,6 +64,14 @@ class SummedRound(NamedTuple):
         """Return who is in the round's mean; nobody unless the status is OK."""
         return self.survivors[3] & (self.status == _OK)
 
+    @classmethod
+    def of(cls, layout: SegmentLayout, survivors: np.ndarray, found: Any) -> SummedRound:
+        """Return it by what became of the plan: a `PlanOutcome` or an `AggregateResult`."""
+        alive, status = survivors.copy(), np.asarray(found.block_status, np.int32)
+        alive[3] = found.summed
+        counts = np.where(status == _OK, (layout.memberships & found.summed).sum(axis=1), 0)
+        return cls(alive, np.int32(found.status), status, counts.astype(np.int32))
+
 
 @pytree
 class Cast:
@@ -105,12 +113,7 @@ def judge(
     if adjacency is None:
         return _judged(layout.memberships, survivors, thresholds)
     found = layout.outcome(survivors, thresholds, adjacency=adjacency)
-    alive = survivors.copy()
-    alive[3] = found.summed
-    ok = found.block_status == int(Status.OK)
-    counts = [found.summed[list(block.members)].sum() for block in layout.blocks]
-    return SummedRound(alive, np.int32(found.status), found.block_status,
-                       np.where(ok, counts, 0).astype(np.int32))  # fmt: skip
+    return SummedRound.of(layout, survivors, found)
 
 
 @jax.jit

@@ -301,7 +301,7 @@ def expected_costs(
     require(0.0 <= k <= n - 1, "degree", "must lie in [0, n - 1]", degree)
     require(0.0 <= q <= 1.0, "step_dropout_rate", "must lie in [0, 1]", step_dropout_rate)
     t = check_integer(threshold, "threshold", 1)
-    residue_bytes, words = _residues(dim, modulus)
+    residue_bytes, _, words = _pads_of(_blocks(None, n, dim, modulus), n)
     stay = (1.0 - q) ** np.arange(5)
     sends = np.repeat(stay[1:, None], n, axis=1)
     near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))
@@ -312,7 +312,7 @@ def expected_costs(
         np.asarray((present + crossing) * words), np.asarray(crossing),
         np.asarray((present + lost) * (t * t + LIMBS * t)),
     )  # fmt: skip
-    return _assemble(sends, counts, np.full(n, float(t)), np.asarray(residue_bytes))
+    return _assemble(sends, counts, np.full(n, float(t)), residue_bytes)
 
 
 def fedavg_costs(
@@ -336,10 +336,9 @@ def fedavg_costs(
     Source: CCESA, Table 1 and Appendix D.1 (mR bits).
     """
     n = check_integer(num_clients, "num_clients", 1)
-    residue_bytes, _ = _residues(dim, modulus)
     nothing = np.zeros((4, n), np.int64)
     up = nothing.copy()
-    up[2] = residue_bytes
+    up[2] = _pads_of(_blocks(None, n, dim, modulus), n)[0]
     idle, server = (Operations(*[own] * len(_KINDS)) for own in (nothing, nothing[:, 0]))
     return RoundCosts(up > 0, up, nothing, idle, server)
 
@@ -404,9 +403,3 @@ def _assemble(
 def _by_step(given: dict[int, Any], zero: np.ndarray, axis: int) -> np.ndarray:
     """Return what is done at each of the four steps, zeros where nothing is given."""
     return np.stack([given.get(step, zero) for step in range(4)], axis=axis)
-
-
-def _residues(dim: int | np.integer, modulus: int | np.integer) -> tuple[int, int]:
-    """Return the bytes of one packed input and the keystream words of one pad."""
-    d, ring = check_integer(dim, "dim", 1), check_modulus(modulus)
-    return -(-d * (ring - 1).bit_length() // 8), d * words_per_residue(ring)

@@ -119,6 +119,13 @@ def finding(cls: type[_Result]) -> type[_Result]:
     return dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
+def brief_tuple(cls: type[_Result]) -> type[_Result]:
+    """Make a named tuple print as `brief`, and show itself in a notebook as `telling`."""
+    cls.__repr__ = brief  # type: ignore[method-assign]
+    cls._repr_html_ = telling  # type: ignore[attr-defined]
+    return cls
+
+
 def telling(value: Any) -> str:
     """Return the same as a table for a notebook, or the fields of what tells nothing of itself.
 
