@@ -7,14 +7,12 @@ nonce (label, block of the plan, round). One word a residue modulo 2^b, else two
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mrsa_jax._core.prime import is_power_of_two
-from mrsa_jax.protocol._primitives import KeyPair, chacha20_stream, pad_seed
-from mrsa_jax.secagg import SegmentPlan
+from mrsa_jax.protocol._primitives import chacha20_stream
 
 # First nonce word: pair and self streams can never meet, whatever the seeds.
 PAIR_PAD, SELF_PAD = 1, 2
@@ -81,74 +79,3 @@ class PadSum:
         if not self._wraps:
             return (self._sum % np.uint64(self._modulus)).astype(np.uint32)
         return self._sum & np.uint32(self._modulus - 1)
-
-
-# ---- What the server can make of the padded inputs with the secrets that it has, block by block.
-#
-# CCESA, Algorithm 1, Step 3, for plans of many blocks: in each the sums over the components of the
-# graph on its members who are summed, as far as all pads of a component come off, which
-# `secagg._outcome` decides.
-
-
-class Unmasking:
-    """The server's view of a round once Step 2 is closed; the recovered secrets are filled in.
-
-    Attributes:
-        self_seeds: b_i where recovered.
-        pad_keys: s_i^SK where recovered.
-    """
-
-    def __init__(
-        self,
-        plan: SegmentPlan,
-        round_index: int,
-        neighbours: Sequence[frozenset[int]],
-        lost: Iterable[int],
-        padded_inputs: np.ndarray,
-        public_keys: Mapping[int, bytes],
-        contexts: Sequence[bytes],
-    ) -> None:
-        """Take over what is known.
-
-        Args:
-            plan: Blocks of the round.
-            round_index: Round.
-            neighbours: Adj(i) of each client.
-            lost: Those of V2 who are not summed: their pads are in the others' inputs and nowhere
-                else.
-            padded_inputs: uint32[n, d], what came in.
-            public_keys: s_i^PK of each client summed.
-            contexts: What each client put into the seeds of its pair pads.
-        """
-        self._plan, self._round_index, self._neighbours = plan, round_index, neighbours
-        missing = frozenset(lost)
-        self._lost = [missing.intersection(block.members) for block in plan]
-        self._padded_inputs, self._public_keys = padded_inputs, public_keys
-        self._contexts = contexts
-        self._pair_seeds: dict[tuple[int, int], bytes] = {}
-        self.self_seeds: dict[int, bytes] = {}
-        self.pad_keys: dict[int, KeyPair] = {}
-
-    def unmasked(self, number: int, component: list[int]) -> np.ndarray:
-        """Return the sum over a component in a block; its members' pairs cancel."""
-        block = self._plan[number]
-        zeros = np.zeros(block.stop - block.start, np.uint32)
-        total = PadSum(zeros, block.modulus, number, self._round_index)
-        for i in component:
-            total.add_residues(self._padded_inputs[i, block.start : block.stop])
-            total.add(self.self_seeds[i], SELF_PAD, -1)
-            for j in self._lost_near(number, i):
-                total.add(self._pair_seed(i, j), PAIR_PAD, -1 if i < j else 1)
-        return total.residues()
-
-    def _lost_near(self, number: int, client: int) -> list[int]:
-        return sorted(self._lost[number] & self._neighbours[client])
-
-    def _pair_seed(self, client: int, lost: int) -> bytes:
-        """Return s_ij, agreed once for all blocks that the two share."""
-        pair = (client, lost)
-        if pair not in self._pair_seeds:
-            secret = self.pad_keys[lost].agree(self._public_keys[client])
-            own = self._round_index, self._contexts[client]
-            self._pair_seeds[pair] = pad_seed(secret, client, lost, *own)
-        return self._pair_seeds[pair]

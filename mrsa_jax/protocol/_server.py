@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mrsa_jax._core.status import Status
-from mrsa_jax.protocol._pads import PadSum, Unmasking
-from mrsa_jax.protocol._primitives import KeyPair, refuse_small_order
+from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
+from mrsa_jax.protocol._primitives import KeyPair, pad_seed, refuse_small_order
 from mrsa_jax.protocol._shamir import recover
 from mrsa_jax.protocol._terms import Terms
 from mrsa_jax.protocol._wire import kind_of, limbs_of
@@ -32,7 +32,7 @@ from mrsa_jax.protocol.messages import (
 )
 from mrsa_jax.secagg import PlanOutcome, SegmentPlan, admitted, segment_plan
 from mrsa_jax.secagg._outcome import judged
-from mrsa_watch._base.errors import require
+from mrsa_jax.secagg._types import only_total
 
 
 class Server:
@@ -137,14 +137,12 @@ class Server:
         self._mail: dict[int, list[tuple[int, bytes]]] = {}
         self._self_shares: dict[int, list[tuple[int, bytes]]] = {}
         self._key_shares: dict[int, list[tuple[int, bytes]]] = {}
-        self._unmasking: Unmasking | None = None
+        self._self_seeds: dict[int, bytes] = {}  # b_i where recovered
+        self._pad_keys: dict[int, KeyPair] = {}  # s_i^SK where recovered
+        self._pair_seeds: dict[tuple[int, int], bytes] = {}
         self._sums: dict[int, np.ndarray] = {}  # by row of what is learnt
 
-    @property
-    def total(self) -> np.ndarray:
-        """Return the only block's total; raises for a plan of many."""
-        require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
-        return self.totals[0]
+    total = property(only_total)
 
     def receive(self, client: int, message: bytes) -> bool:
         """Take one client's message of the open step.
@@ -208,12 +206,7 @@ class Server:
         self._close(2)
         v3 = self._members(3)
         self.summed[:] = admitted(self._plan, self.survivors[3], self._kept)
-        lost = np.flatnonzero(self.survivors[2] & ~self.summed).tolist()
         summed = np.flatnonzero(self.summed).tolist()
-        self._unmasking = Unmasking(
-            self._plan, self.round_index, self._neighbours, lost, self.padded_inputs,
-            {i: keys[1] for i, keys in self._keys.items()}, self._contexts,
-        )  # fmt: skip
         count = len(summed)
         named = (lambda _: summed) if self._is_checked else self._named
         return {
@@ -243,10 +236,10 @@ class Server:
             can be unmasked stand in an unreliable round too: the server has them anyway.
         """
         self._close(len(self._kinds) - 1)
-        if self._unmasking is not None and self.summed.any():
+        if self.summed.any():
             for is_key, held in ((False, self._self_shares), (True, self._key_shares)):
                 for owner, shares in held.items():
-                    self._recover(self._unmasking, owner, shares, is_key=is_key)
+                    self._recover(owner, shares, is_key=is_key)
         self._outcome = self._judged()
         for number in np.flatnonzero(self.block_status == Status.OK).tolist():
             self._add_up(number)
@@ -299,10 +292,35 @@ class Server:
 
     def _sum(self, row: int) -> np.ndarray:
         if row not in self._sums:
-            assert self._unmasking is not None  # Step 2 is closed where there are rows
             members = np.flatnonzero(self.learned[row]).tolist()
-            self._sums[row] = self._unmasking.unmasked(int(self.learned_block[row]), members)
+            self._sums[row] = self._unmasked(int(self.learned_block[row]), members)
         return self._sums[row]
+
+    def _unmasked(self, number: int, component: list[int]) -> np.ndarray:
+        """Return the sum over a component in a block; its members' pairs cancel.
+
+        Pads with those of V2 who are not summed are in the members' inputs and nowhere else.
+        """
+        block = self._plan[number]
+        lost = np.flatnonzero(self.survivors[2] & ~self.summed)
+        here = set(lost.tolist()).intersection(block.members)
+        zeros = np.zeros(block.stop - block.start, np.uint32)
+        total = PadSum(zeros, block.modulus, number, self.round_index)
+        for i in component:
+            total.add_residues(self.padded_inputs[i, block.start : block.stop])
+            total.add(self._self_seeds[i], SELF_PAD, -1)
+            for j in sorted(here & self._neighbours[i]):
+                total.add(self._pair_seed(i, j), PAIR_PAD, -1 if i < j else 1)
+        return total.residues()
+
+    def _pair_seed(self, client: int, lost: int) -> bytes:
+        """Return s_ij, agreed once for all blocks that the two share."""
+        pair = (client, lost)
+        if pair not in self._pair_seeds:
+            secret = self._pad_keys[lost].agree(self._keys[client][1])
+            own = self.round_index, self._contexts[client]
+            self._pair_seeds[pair] = pad_seed(secret, client, lost, *own)
+        return self._pair_seeds[pair]
 
     def _add_up(self, number: int) -> None:
         """Set a block's total."""
@@ -403,9 +421,7 @@ class Server:
         for owner, share in message.key_shares:
             self._key_shares.setdefault(owner, []).append((client, share))
 
-    def _recover(
-        self, known: Unmasking, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
-    ) -> None:
+    def _recover(self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool) -> None:
         """Recover one secret if enough shares came back and none is found to be forged."""
         threshold = self._thresholds[owner]
         if len(shares) < threshold:
@@ -418,9 +434,9 @@ class Server:
                 pair = KeyPair(secret)
                 if pair.public_key != self._keys[owner][1]:
                     raise ForgedShareError(f"shares of {owner} give a key that it never advertised")
-                known.pad_keys[owner] = pair
+                self._pad_keys[owner] = pair
             else:
-                known.self_seeds[owner] = secret
+                self._self_seeds[owner] = secret
         except ForgedShareError as error:
             self.rejected.append(error)
         else:

@@ -17,8 +17,7 @@ from jaxtyping import Bool
 from mrsa_jax._core.status import Status
 from mrsa_jax.secagg._aggregator_state import admitted, heeded, holders
 from mrsa_jax.secagg._conditions import check_round
-from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, segment_plan
-from mrsa_watch._base.errors import require
+from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, only_total, segment_plan
 from mrsa_watch._base.html import Markup, card, finding, shown, table
 
 # ---- What one run of the four-step protocol gives, whether with real messages or with arrays.
@@ -140,11 +139,7 @@ class AggregateResult:
         heads = ("step", "clients", "bytes up", "bytes down", "clients' s", "server's s")
         return card("Secure aggregation", rows, note=Markup(table(steps, heads)))
 
-    @property
-    def total(self) -> np.ndarray:
-        """Return the only block's total; raises for a plan of many."""
-        require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
-        return self.totals[0]
+    total = property(only_total)
 
 
 def _seconds(value: float) -> str:

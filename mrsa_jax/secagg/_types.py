@@ -65,6 +65,12 @@ class Seeds:
     edges: Array
 
 
+def only_total(result: Any) -> Any:
+    """Return the only block's sum; raises for a plan of many."""
+    require(len(result.totals) == 1, "total", "needs a plan of one block", len(result.totals))
+    return result.totals[0]
+
+
 @pytree
 class RingResult:
     """What the server learns from a round, block by block.
@@ -78,11 +84,7 @@ class RingResult:
     totals: tuple[Array, ...]
     status: Array
 
-    @property
-    def total(self) -> Array:
-        """Return the only block's sum."""
-        require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
-        return self.totals[0]
+    total = property(only_total)
 
 
 def complete_plan(
