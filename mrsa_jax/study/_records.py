@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import mmap
 import os
 import pathlib
 import re
@@ -41,32 +40,42 @@ def framed(header: Mapping[str, Any], values: Mapping[str, Any]) -> bytes:
         parts.append(zlib.compress(own.tobytes(), 1))
         told.append([name, own.dtype.str, own.shape, len(parts[-1])])
     text = json.dumps({**header, "arrays": told}, separators=(",", ":")).encode()
-    payload = b"".join([_WORD.pack(len(text)), text, *parts])
+    return _frame(b"".join([_WORD.pack(len(text)), text, *parts]))
+
+
+def _frame(payload: bytes) -> bytes:
     return _HEAD.pack(_MAGIC, len(payload), hashlib.sha256(payload).digest()) + payload
 
 
-def _payload(content: Any, place: int) -> bytes | None:
+def _payload(file: Any, place: int, end: int) -> bytes | None:
     """Return what the frame at a place holds; None where none begins there, or not a whole one."""
-    head = content[place : place + _HEAD.size]
+    file.seek(place)
+    head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
     magic, length, digest = _HEAD.unpack(head)
-    start = place + _HEAD.size
-    if magic != _MAGIC or length > len(content) - start:
+    if magic != _MAGIC or length > end - place - _HEAD.size:
         return None
-    payload = bytes(content[start : start + length])
+    payload = file.read(length)
     return payload if hashlib.sha256(payload).digest() == digest else None
 
 
-def scanned(content: Any, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Give place and payload of all whole frames; bytes that belong to none are passed over."""
-    place = content.find(_MAGIC, start)
-    while place >= 0:
-        payload = _payload(content, place)
+def scanned(file: Any, place: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Give place and payload of all whole frames; bytes that belong to none are passed over.
+
+    The file is read, not mapped: one that its writer cuts meanwhile would end this process.
+    """
+    end = file.seek(0, os.SEEK_END)
+    while place < end:
+        payload = _payload(file, place, end)
         if payload is not None:
             yield place, payload
-        further = 1 if payload is None else _HEAD.size + len(payload)
-        place = content.find(_MAGIC, place + further)
+            place += _HEAD.size + len(payload)
+            continue
+        file.seek(place + 1)
+        block = file.read(2**20)
+        found = block.find(_MAGIC)
+        place += 1 + found if found >= 0 else max(1, len(block) + 1 - len(_MAGIC))
 
 
 def _header(payload: bytes) -> tuple[dict[str, Any], int]:
@@ -120,22 +129,25 @@ class Record:
         """The trial after the last one."""
         return self.first + self.count
 
-    def frame(self) -> bytes:
-        """Read its frame again."""
-        with self.path.open("rb") as file:
-            file.seek(self.place)
-            return file.read(self.size)
-
-    def values(self, names: Any = None) -> dict[str, np.ndarray]:
-        """Read its arrays, or those of these names.
+    def payload(self) -> bytes:
+        """Read again what its frame holds.
 
         Raises:
             OSError: If it is no longer as it was when it was found.
         """
-        payload = _payload(self.frame(), 0)
+        with self.path.open("rb") as file:
+            payload = _payload(file, self.place, self.place + self.size)
         if payload is None:
             raise OSError(f"{self.path} has changed at {self.place}")
-        return arrays_of(payload, names)
+        return payload
+
+    def frame(self) -> bytes:
+        """Return its frame, as `payload`."""
+        return _frame(self.payload())
+
+    def values(self, names: Any = None) -> dict[str, np.ndarray]:
+        """Return its arrays, or those of these names, as `payload`."""
+        return arrays_of(self.payload(), names)
 
 
 class Index:
@@ -169,18 +181,22 @@ class Index:
         """Return names and sizes of the files, sorted."""
         try:
             with os.scandir(self.folder) as entries:
-                found = [(e.name, e.stat().st_size) for e in entries if e.name.endswith(".rec")]
+                found = [
+                    (e.name, e.stat().st_size)
+                    for e in entries
+                    if e.name.endswith(".rec") and e.is_file()
+                ]
         except FileNotFoundError:
             return []
         return sorted(found)
 
     def _scan(self, name: str) -> None:
         path, before = self.folder / name, self._read.get(name, 0)
-        with path.open("rb") as file, _mapped(file) as content:
-            for place, payload in scanned(content, before):
-                self._add(path, place, payload)
-                self.damaged[name] = self.damaged.get(name, 0) + place - before
-                before = place + _HEAD.size + len(payload)
+        with path.open("rb") as file:
+            for place, payload in scanned(file, before):
+                if self._add(path, place, payload):
+                    self.damaged[name] = self.damaged.get(name, 0) + place - before
+                    before = place + _HEAD.size + len(payload)
         self._read[name] = before  # what follows may be a frame that is being written
 
     def add_own(self, path: pathlib.Path, place: int, frame: bytes) -> None:
@@ -189,16 +205,21 @@ class Index:
             self._add(path, place, frame[_HEAD.size :])
             self._read[path.name] = place + len(frame)
 
-    def _add(self, path: pathlib.Path, place: int, payload: bytes) -> None:
-        header, _ = _header(payload)
+    def _add(self, path: pathlib.Path, place: int, payload: bytes) -> bool:
+        """Return whether it is a record, which another version may write otherwise."""
         same = self._known.setdefault
-        kept = frozenset(header["kept"])
-        record = Record(
-            header["key"], header["settings"], header["first"], header["count"],
-            same(kept, kept), same(header["made_by"], header["made_by"]), header["seconds"],
-            path, place, _HEAD.size + len(payload),
-        )  # fmt: skip
-        self.records.setdefault(record.key, []).append(record)
+        try:
+            header, _ = _header(payload)
+            kept, made_by = frozenset(header["kept"]), header["made_by"]
+            record = Record(
+                header["key"], header["settings"], int(header["first"]), int(header["count"]),
+                same(kept, kept), same(made_by, made_by), float(header["seconds"]),
+                path, place, _HEAD.size + len(payload),
+            )  # fmt: skip
+            self.records.setdefault(record.key, []).append(record)
+        except (KeyError, TypeError, ValueError, struct.error):
+            return False
+        return True
 
     def parts(
         self, key: str, trials: int, kept: Iterable[str], *, whole: bool = False
@@ -227,16 +248,6 @@ class Index:
             found.append(best)
             end = best.end
         return found
-
-
-@contextlib.contextmanager
-def _mapped(file: Any) -> Iterator[Any]:
-    """Give a file's content without reading it at once."""
-    if os.fstat(file.fileno()).st_size == 0:
-        yield b""
-        return
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        yield content
 
 
 class Log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pathlib
 from typing import Any
@@ -24,7 +25,10 @@ THREE = [frame(key) for key in "abc"]
 
 
 def keys(content: bytes) -> list[tuple[int, str]]:
-    return [(place, _records._header(payload)[0]["key"]) for place, payload in scanned(content)]
+    return [
+        (place, _records._header(payload)[0]["key"])
+        for place, payload in scanned(io.BytesIO(content))
+    ]
 
 
 WHOLE = keys(b"".join(THREE))
@@ -38,7 +42,7 @@ def test_arrays_come_back_as_they_were() -> None:
         "none": np.zeros((0, 3), np.float32),
         "flag": np.array([True, False]),
     }
-    ((_, payload),) = scanned(frame(**values))
+    ((_, payload),) = scanned(io.BytesIO(frame(**values)))
     found = arrays_of(payload)
     for name, value in values.items():
         np.testing.assert_array_equal(found[name], value)
@@ -112,6 +116,58 @@ def test_a_write_that_fails_leaves_whole_records(
     log.append(THREE[1])  # opens it again
     assert log.path.read_bytes() == THREE[0] + THREE[2] + THREE[1]
     log.close()
+
+
+def test_a_reader_outlives_a_file_that_its_writer_cuts(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk was full; a mapped file would end the process (SIGBUS)."""
+    path = tmp_path / "log" / "other.rec"
+    path.parent.mkdir()
+    other = frame("b", rank=np.frombuffer(os.urandom(2**16), np.uint8))
+    path.write_bytes(THREE[0] + other[:-1])
+    add = Index._add
+
+    def cut(self: Index, *of: Any) -> bool:
+        os.truncate(path, len(THREE[0]))
+        return add(self, *of)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "_add", cut)
+        index = Index(tmp_path).refresh()
+    assert list(index.records) == ["a"]
+    path.write_bytes(THREE[0] + other)
+    assert list(index.refresh().records) == ["a", "b"]
+
+
+def test_a_frame_is_found_behind_more_bytes_than_are_read_at_once() -> None:
+    for size in range(2**20 - 4, 2**20 + 3):
+        assert keys(b"?" * size + THREE[0] + b"MRS") == [(size, "a")]
+
+
+def test_a_frame_that_is_no_record_is_passed_over(tmp_path: pathlib.Path) -> None:
+    """Its digest is right: another version, or somebody else, wrote it."""
+    known = {"key": "x", "settings": "s", "first": 0, "count": 1, "kept": [], "made_by": "{}",
+             "seconds": 0.5}  # fmt: skip
+    wrong: list[Any] = [
+        {"key": ["x"]},
+        {"first": "a"},
+        {"count": None},
+        {"kept": 1},
+        {"seconds": []},
+    ]
+    others = [framed(known | one, {}) for one in wrong]
+    others += [framed({n: own for n, own in known.items() if n != name}, {}) for name in known]
+    others += [_records._frame(payload) for payload in (b"", b"\xff" * 8, b"\2\0\0\0[]")]
+    path = tmp_path / "log" / "other.rec"
+    path.parent.mkdir()
+    path.write_bytes(b"".join([*others, THREE[0], *others]))
+    (path.parent / "folder.rec").mkdir()
+    index = Index(tmp_path).refresh()
+    assert list(index.records) == ["a"]
+    assert index.damaged == {"other.rec": sum(map(len, others))}
+    (record,) = index.records["a"]
+    assert record.frame() == THREE[0]
 
 
 def test_ranges_of_trials_are_joined_from_the_first_on(tmp_path: pathlib.Path) -> None:
