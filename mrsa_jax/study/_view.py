@@ -20,6 +20,7 @@ import numpy as np
 
 from mrsa_jax.study._records import Index, Record
 from mrsa_jax.study._runner import Variable
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,6 +51,18 @@ def variables_of(shown: Mapping[str, Any]) -> dict[str, Variable]:
     return {name: Variable(tuple(dims), *own) for name, dims, *own in shown["variables"]}
 
 
+def cells_of(folder: pathlib.Path, manifest: Mapping[str, Any]) -> np.ndarray:
+    """Read what the cells of a sweep's folder show; raise if that is lost or damaged."""
+    try:
+        cells: np.ndarray = np.load(folder / manifest["view"]["cells"])
+        good = cells.dtype == CELL and cells.size == math.prod(manifest["view"]["shape"])
+    except (OSError, ValueError, EOFError, KeyError):
+        good = False
+    rule = "must hold a whole sweep, or be given to the same sweep again, which mends it"
+    require(good, "folder", rule, str(folder))
+    return cells
+
+
 class View:
     """The grid of a sweep's folder and the records that fill it.
 
@@ -64,9 +77,9 @@ class View:
     ) -> None:
         """Read the cells."""
         self.folder = folder
+        self.cells = cells_of(folder, manifest)
         self.told = {k: json.dumps(own) for k, own in manifest.items() if k != "view"}
         self.shown = manifest["view"]
-        self.cells: np.ndarray = np.load(folder / self.shown["cells"])
         self.variables = variables_of(self.shown)
         self.is_whole = "trial" not in self.shown["inner"]
         self._index = index
@@ -98,9 +111,9 @@ class View:
         """Return whether the store is of the present records."""
         try:
             attributes = json.loads((self.folder / STORE / ".zattrs").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return bool(attributes["made_of"] == json.dumps(self.token()))
+        except (OSError, ValueError, KeyError, TypeError):
             return False
-        return bool(attributes.get("made_of") == json.dumps(self.token()))
 
     def write(self) -> None:
         """Put the store in its place, whole; one process at a time."""

@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import pathlib
+import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -423,6 +424,8 @@ def check_axes(axes: list[Axis]) -> None:
     for name in names:
         rule = "must differ from those of other axes; a [[zip]] takes a `name`"
         require(names.count(name) == 1, "name", rule, name)
+        rule = "must begin with a letter or digit, and hold only these, _, -, . and spaces"
+        require(re.fullmatch(r"\w[\w .-]*", name) is not None, "name", rule, name)
         taken = ("trial", "round", "client", "row", "done", "seconds")
         require(name not in taken, "name", f"must be none of {taken}", name)
     _check_size("grid", math.prod(len(axis.values) for axis in axes))

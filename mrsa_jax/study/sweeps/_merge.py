@@ -281,7 +281,7 @@ def _differing(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Go through the variables that two records have not alike, each with the trials in which."""
     a, b = (record.values() for record in both)
-    for name in (name for name in a if name in b):
+    for name in (name for name in variables if name in a and name in b):
         if variables[name].dims[:1] == ("trial",):
             x, y = (
                 own[name][first - r.first : end - r.first]

@@ -22,7 +22,7 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._config import different_settings, to_dict
 from mrsa_jax.study._records import Index, Log, framed
 from mrsa_jax.study._run_folder import read_json, write_json
-from mrsa_jax.study._view import SCHEMA, View
+from mrsa_jax.study._view import SCHEMA, View, cells_of
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_watch._base.errors import (
     ConfigurationError,
@@ -53,6 +53,8 @@ def check_sweep_output(sweep: Sweep) -> None:
     """
     if sweep.reuse is not None:
         manifest_of(sweep.reuse, "reuse")
+        is_kept = not sweep.overwrite or sweep.reuse.resolve() != sweep.out.resolve()
+        require(is_kept, "reuse", "must not be the folder that is replaced", str(sweep.reuse))
     manifest = read_json(sweep.out / _MANIFEST)
     if manifest is not None and manifest.get("command") == "sweep" and not sweep.overwrite:
         if manifest.get("schema") != SCHEMA:
@@ -64,7 +66,7 @@ def check_sweep_output(sweep: Sweep) -> None:
             raise StoreError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
         return
     there = [name for name in (_LAYOUT_LOCK, _MANIFEST, "run.json") if (sweep.out / name).exists()]
-    if there != [_LAYOUT_LOCK]:  # else laid out when it was killed: nothing of worth is there
+    if there != [_LAYOUT_LOCK]:  # else laid out when it was killed, or its manifest was lost
         _store.check_output(sweep.config)
 
 
@@ -113,13 +115,12 @@ class SweepStore:
             with (path / _LAYOUT_LOCK).open("ab") as file:
                 locked(file, waits=True)
                 check_sweep_output(sweep)
-                manifest = read_json(path / _MANIFEST)
-                if manifest is None or sweep.overwrite:
+                if sweep.overwrite:
                     _check_not_in_use(path)
                     _clear(path)
-                    manifest = None
+                manifest = read_json(path / _MANIFEST)
                 shown = _shown(sweep, cells, variables, inner)
-                if manifest is None or manifest["view"] != shown:
+                if not _shows(path, manifest, shown, cells):
                     if manifest is not None:
                         _check_extends(sweep, manifest, cells)
                         _check_not_in_use(path)
@@ -233,13 +234,27 @@ def _lay_out(sweep: Sweep, path: pathlib.Path, cells: np.ndarray, shown: dict[st
             old.unlink()
 
 
+def _shows(
+    path: pathlib.Path, manifest: Mapping[str, Any] | None, shown: Any, cells: np.ndarray
+) -> bool:
+    """Return whether the folder is laid out as it is to be, and nothing of that is damaged."""
+    if manifest is None or manifest.get("view") != shown:
+        return False
+    try:
+        return np.array_equal(cells_of(path, manifest), cells)
+    except ConfigurationError:
+        return False
+
+
 def _check_extends(sweep: Sweep, manifest: dict[str, Any], cells: np.ndarray) -> None:
     """Raise unless all cells that the folder shows are among those that it is to show."""
     differing = different_settings(manifest.get("config", {}), to_dict(sweep.config))
+    if not differing:
+        return
     asked = _trials_by_settings(cells)
-    there = _trials_by_settings(np.load(sweep.out / manifest["view"]["cells"]))
+    there = _trials_by_settings(cells_of(sweep.out, manifest))
     extends = all(asked.get(settings, -1) >= trials for settings, trials in there.items())
-    if not differing or (extends and set(manifest["view"]["kept"]) <= set(sweep.kept)):
+    if extends and set(manifest["view"]["kept"]) <= set(sweep.kept):
         return
     words = "; ".join(f"{n} is {b} now and was {a}" for n, a, b in differing[:3])
     raise OutputExistsError(
@@ -268,7 +283,7 @@ def _clear(path: pathlib.Path) -> None:
     for one in path.iterdir():
         if one.name in (_LAYOUT_LOCK, _LOCK):
             continue
-        shutil.rmtree(one) if one.is_dir() else one.unlink()
+        shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
 
 
 def _check_not_in_use(path: pathlib.Path) -> None:

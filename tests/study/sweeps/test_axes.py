@@ -51,6 +51,7 @@ GRID = "[grid]\nscheme = ['uniform']\n"
         (GRID + "[[zip]]\nscheme = ['weighted']", "must not change a field on two axes"),
         ("[grid]\nseed = [1]\n[[zip]]\nname = 'seed'\nrounds = [2]", "`name` must differ"),
         ("[grid]\nseed = [1]\n[[zip]]\nname = 'trial'\nrounds = [2]", "`name` must be none of"),
+        ("[[zip]]\nname = '../x'\nrounds = [2]", "`name` must begin with a letter or digit"),
         ("skip_impossible = 1\n" + GRID, "`skip_impossible` must be true or false; got 1"),
         ("[grid]\nseed = {range = [0, 2000000]}", "`grid.seed` must have at most 1000000 points"),
         (

@@ -332,6 +332,43 @@ def test_another_study_is_not_touched(tmp_path):
         sweeps.run_sweep(planned(notes))
 
 
+@pytest.mark.parametrize("lost", ["study.json", "cells", "half of the cells", "results.zarr"])
+def test_what_is_lost_but_for_records_is_written_again(small, tmp_path, lost):
+    _, expected = small
+    shutil.copytree(small[0].sweep.out, tmp_path / "out")
+    plan, (cells,) = planned(tmp_path / "out"), (tmp_path / "out").glob("cells-*")
+    logs = {p: p.read_bytes() for p in (tmp_path / "out" / "log").iterdir()}
+    if lost == "study.json":
+        (tmp_path / "out" / lost).unlink()
+    elif lost == "results.zarr":
+        (tmp_path / "out" / lost / ".zattrs").write_text("[]")
+    else:
+        content = cells.read_bytes()
+        cells.unlink()
+        if lost != "cells":
+            cells.write_bytes(content[: len(content) // 2])
+        with pytest.raises(ConfigurationError, match="must hold a whole sweep, or be given to the"):
+            study.open_study(tmp_path / "out")
+        with pytest.raises(ConfigurationError, match="must hold a whole sweep, or be given to the"):
+            planned(tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13")).open_store()
+    equal_but_for_time(expected, sweeps.run_sweep(plan))
+    assert {p: p.read_bytes() for p in (tmp_path / "out" / "log").iterdir()} == logs
+
+
+def test_records_are_not_replaced_by_a_sweep_that_is_to_use_them(small, tmp_path):
+    out = pathlib.Path(shutil.copytree(small[0].sweep.out, tmp_path / "out"))
+    with pytest.raises(ConfigurationError, match="`reuse` must not be the folder that is replaced"):
+        sweeps.run_sweep(planned(out, overwrite=True, reuse=tmp_path / "." / "out"))
+    equal_but_for_time(small[1], study.open_study(out))
+    elsewhere = (out / "log").rename(tmp_path / "elsewhere")
+    (out / "log").symlink_to(elsewhere)
+    equal_but_for_time(small[1], study.open_study(out))
+    text = SMALL.replace("trials = 3", "trials = 1")
+    assert sweeps.run_sweep(planned(out, text, overwrite=True))["done"].all()
+    assert len(list(elsewhere.iterdir())) == 1
+    assert not (out / "log").is_symlink()
+
+
 def test_a_full_disk_leaves_the_store_sound(small, tmp_path, monkeypatch):
     _, expected = small
     plan = planned(tmp_path / "out", machine=Machine(memory_bytes=1))

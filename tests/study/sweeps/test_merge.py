@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 import shutil
@@ -57,7 +58,7 @@ def changed(folder: pathlib.Path, name: str, trial: int) -> None:
     path = log_of(folder)
     key = np.load(next(folder.glob("cells-*")))["key"][1].decode()
     frames = []
-    for _, payload in scanned(path.read_bytes()):
+    for _, payload in scanned(io.BytesIO(path.read_bytes())):
         length = int.from_bytes(payload[:4], "little")
         header, values = json.loads(payload[4 : 4 + length]), arrays_of(payload)
         if header["key"] == key:
@@ -102,6 +103,16 @@ def test_settings_that_differ_become_axes_and_other_cells_stay_empty(
     assert np.isnan(found["rank"].sel(scheme="uniform", rounds=8, seed=0).values[..., 3:]).all()
 
 
+def test_folders_whose_records_have_more_than_they_show(tmp_path: pathlib.Path) -> None:
+    """Taken from a sweep that keeps more, they are compared in what is shown."""
+    few = grid(privacy_target=[2])
+    study.sweep(few | {"trajectories": True}, out=tmp_path / "more")
+    for name in "ab":
+        study.sweep(few, out=tmp_path / name, reuse=tmp_path / "more")
+    found = study.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    equal(found, study.open_study(tmp_path / "a"))
+
+
 @pytest.mark.parametrize("name", ["rank", "hidden_among_worst"])
 def test_a_difference_is_named_and_nothing_is_written(
     below: pathlib.Path, tmp_path: pathlib.Path, name: str
@@ -124,7 +135,7 @@ def test_a_damaged_frame_is_left_out_unless_the_other_has_it(
 ) -> None:
     a, b = copied(below, tmp_path)
     content = bytearray(log_of(a).read_bytes())
-    places = [place for place, _ in scanned(bytes(content))]
+    places = [place for place, _ in scanned(io.BytesIO(content))]
     for place in places[:2]:
         content[place + 60] ^= 1
     log_of(a).write_bytes(bytes(content))
