@@ -32,13 +32,6 @@ def errors_line(label: str, errors: Any) -> Line:
     return Line(label, share, np.maximum(known, _TINY))
 
 
-def errors_chart(title: str, caption: str, lines: Sequence[Line]) -> Chart:
-    """Return the chart of what `errors_line` returns."""
-    return Chart(title, caption, lines, "clients (%)",
-                 "relative squared error (log axis)", is_log_y=True, y_range=(1.0,), whole="",
-                 rules=((1.0, "1: nothing learnt"),))  # fmt: skip
-
-
 def members_chart(summary: Rows) -> Chart:
     """Return how well each method tells members from others, by what the server sees."""
     seen = list(dict.fromkeys(str(row["seen"]) for row in summary))
@@ -49,14 +42,8 @@ def members_chart(summary: Rows) -> Chart:
                  f"{100 * size(row['accuracy']):.3g} %" for row in own]  # fmt: skip
         x, y = [float(seen.index(str(row["seen"]))) for row in own], [size(r["auc"]) for r in own]
         lines.append(Line(name, x, y, kind="marks", words=words))
-    caption = (
-        "Area under the curve of true against false positives: 1 tells every member of a client's "
-        "training data from every other sample, 0.5 is a guess."
-    )
-    return Chart("How well members are distinguished", caption, lines, "what the server sees",
-                 "AUC", y_range=(0.4, 1.0), whole="", rules=((0.5, "0.5: a guess"),),
-                 ticks=[(float(k), name) for k, name in enumerate(seen)],
-                 are_schemes=False)  # fmt: skip
+    ticks = [(float(k), name) for k, name in enumerate(seen)]
+    return Chart.named("members", lines, ticks=ticks)
 
 
 def rates_chart(scores: Rows, others: str = "") -> Chart:
@@ -88,14 +75,8 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
     lines.append(Line(CHANCE, along, 100 * along, "as many as false alarms", weight="thin"))
     told = "Gaussian" if others == "gaussian" else others
     given = f", if the others' updates are {told}," * bool(told)
-    caption = (
-        f"How often a shift is found, with 95 % intervals{given} at the false alarms that are "
-        "allowed. Dashed: the formula; thin: not the worst client. "
-        "Chance (grey) finds as often as it gives false alarms."
-    )
-    return Chart("Found, by false alarms" + f" ({told} updates)" * bool(told), caption, lines,
-                 "rate of false positives (log axis)", "found (%)", is_log_x=True,
-                 y_range=(0.0, 100.0), whole="")  # fmt: skip
+    words = {"given": given, "told": f" ({told} updates)" * bool(told)}
+    return Chart.named("rates", lines, told=words)
 
 
 def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
@@ -141,13 +122,7 @@ def histogram_chart(data: pd.DataFrame, column: str = "error", least: float = _L
         for side, end, outside in zip(("below", "above"), bins[[0, -1]], beyond, strict=True):
             name += f", {100 * outside.mean():.3g} % {side} {end:.3g}" * bool(outside.any())
         lines.append(Line(str(label), bins, share, name, np.zeros(len(bins)), share, "step"))
-    caption = (
-        "Clients by the error with which their updates are recovered; 1 means nothing was learnt. "
-        "Errors beyond the axis are in its first and last bin."
-    )
-    return Chart("Clients by their error", caption, lines, "relative squared error of a client",
-                 "clients (%)", is_log_x=True, y_range=(0.0, 100.0), whole="",
-                 names_lines=True)  # fmt: skip
+    return Chart.named("histogram", lines)
 
 
 def plot_error_histogram(

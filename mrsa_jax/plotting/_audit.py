@@ -30,19 +30,12 @@ def amplification_chart(costs: Amplification) -> Chart:
     bought = zip(costs.privacy_targets, costs.hidden_among, costs.cardinality, strict=True)
     blocks = Line("blocks of T against models, at least", at, costs.blocks, "",
                   costs.blocks, costs.server)  # fmt: skip
-    caption = (
-        f"What T costs in amplification by sampling ({costs.rounds:,} rounds, noise "
-        f"{costs.noise_multiplier:g} x clip). Epsilon of blocks against models lies in the band."
-    )
-    return Chart(
-        "What T costs in amplification", caption,
-        [Line("against the server (exact)", at, costs.server), blocks,
-         Line("one by one against models (Poisson)", at, costs.one_by_one)],
-        "block size T (hidden among, mean clients)", f"ε at δ = {costs.delta:g}",
-        ticks=[(float(k), f"{t} ({hidden:.3g}, {mean:.3g})")
-               for k, (t, hidden, mean) in enumerate(bought)],
-        are_schemes=False, marks_points=True,
-    )  # fmt: skip
+    server = Line("against the server (exact)", at, costs.server)
+    apart = Line("one by one against models (Poisson)", at, costs.one_by_one)
+    ticks = [
+        (float(k), f"{t} ({hidden:.3g}, {mean:.3g})") for k, (t, hidden, mean) in enumerate(bought)
+    ]
+    return Chart.named("amplification", [server, blocks, apart], told=vars(costs), ticks=ticks)
 
 
 def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
@@ -74,17 +67,7 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
 EXPOSED = "Exposed clients"
 WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
 UPDATES = "Worst update hidden among"
-_PRIVACY_WORDS = (
-    "Weak T after each round: the fewest clients in any combination of the sums so far, between "
-    "its bounds (before the last round with error chance below 2^-30); 1 means that a client is "
-    "exposed. Strong T: the smallest set of clients that no combination separates. Hidden among: "
-    "size of a single sum that would hide the worst client equally well, if updates never changed."
-)
 _UPDATES_WORDS = " Worst update: the same of the update of any one round so far, if updates drift."
-_EXPOSED_WORDS = (
-    "Clients whose own update could be solved for after each round: a combination of the sums so "
-    "far is theirs alone."
-)
 
 
 def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> Chart:
@@ -92,11 +75,8 @@ def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> C
     rounds, label = _rounds(data)
     line = Line(EXPOSED, rounds, np.asarray(data["exposed_clients"], float), kind="step")
     rules = () if num_clients is None else ((float(num_clients), "all clients of the log"),)
-    return Chart(
-        EXPOSED, _EXPOSED_WORDS, [line], label, "exposed clients", whole="xy",
-        y_range=(0.0, *(level for level, _ in rules)), rules=rules, empty="no client is exposed",
-        are_schemes=False,
-    )  # fmt: skip
+    levels = (0.0, *(level for level, _ in rules))
+    return Chart.named("exposure", [line], x_label=label, y_range=levels, rules=rules)
 
 
 def privacy_chart(data: Mapping[Any, Any]) -> Chart:
@@ -117,12 +97,8 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
         own = _above_zero(data[name]) if name in data else np.zeros(0)
         if np.isfinite(own).any():
             lines.append(Line(series, rounds, own, kind="step"))
-    words = _PRIVACY_WORDS + _UPDATES_WORDS * (lines[-1].series == UPDATES)
-    return Chart(
-        "Weak T, strong T, and among how many the worst client is hidden", words, lines,
-        label, "clients", rules=((1.0, "1: a client is exposed"),), are_schemes=False,
-        names_lines=True,
-    )  # fmt: skip
+    words = {"updates": _UPDATES_WORDS * (lines[-1].series == UPDATES)}
+    return Chart.named("privacy", lines, told=words, x_label=label)
 
 
 def plot_audit_exposure(
@@ -212,12 +188,7 @@ def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
                 low, rate, high = (values[order] for values in _values(route, who))
                 line = Line(label, shares, rate, words * has_graph, weight=weight)
                 lines.append(line._replace(low=low, high=high) if name == "sums" else line)
-    return Chart(
-        "Exposure when clients collude", f"{_WHO[who]}.", lines,
-        "clients who collude with the server (%)", "probability of exposure", whole="",
-        y_range=(0.0, 1.0), empty="no client is exposed in any draw", names_lines=has_graph,
-        marks_points=True,
-    )  # fmt: skip
+    return Chart.named("routes", lines, told={"who": _WHO[who]}, names_lines=has_graph)
 
 
 def plot_exposure_routes(

@@ -30,13 +30,8 @@ def designs_chart(judgements: Mapping[str, Any]) -> Chart:
         Line("strong T", at, strong, kind="marks"),
         Line("mean clients per round", at, mean, "", low, high, "marks"),
     ]
-    caption = (
-        "What families of sums keep for any number of rounds. The line from hidden among to weak T "
-        "is what T overstates; the line of a simulated mean is its interval."
-    )
-    return Chart("What families promise", caption, lines, "", "clients", whole="y",
-                 ticks=[(float(k), name) for k, (name, _) in enumerate(order)],
-                 are_schemes=False)  # fmt: skip
+    ticks = [(float(k), name) for k, (name, _) in enumerate(order)]
+    return Chart.named("designs", lines, ticks=ticks)
 
 
 def plot_designs(judgements: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
@@ -135,14 +130,10 @@ def plot_policies(
         if quantity == "weak" and (results.weak_upper[i] != values[i]).any():
             upper = np.where(alive, _spread(results.weak_upper[i])[1], np.nan)
             lines.append(Line(label, rates, upper, "at most", weight="thin"))
-    name, words = _LABELS[quantity]
-    told = f"{words}. Mean over trials; band: 5 to 95 %."
-    told += f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum." * is_privacy
-    chart = Chart(
-        words, told, lines,
-        "probability of leaving at each step, q (%)", name, are_schemes=False, marks_points=True,
-        whole="y" * (quantity in ("weak", "strong")),
-    )  # fmt: skip
+    name, title = _LABELS[quantity]
+    drawn = f" Drawn where at least {100 * _LEAST_KEPT:g} % of rounds have a sum." * is_privacy
+    words, whole = {"title": title, "drawn": drawn}, "y" * is_privacy
+    chart = Chart.named("policies", lines, told=words, title=title, y_label=name, whole=whole)
     return draw(chart, ax=ax)
 
 
@@ -215,11 +206,10 @@ def participation_chart(
     named = bool(since.any())
     kinds = (("", EMPTY), ("in the sum" * named, SHADES[2]),
              ("in the sum, exposed" * named, WARNING))  # fmt: skip
-    text = "Which client is in which sum: a row per round, a column per client."
-    when = f" The sums expose {(first >= 0).sum():,} of {rows.shape[1]:,} clients."
+    told = {"exposed": (first >= 0).sum(), "clients": rows.shape[1]}
     cells = Cells(np.where(rows != 0, 1 + since, 0).astype(np.uint8), kinds,
                   _edges(block_size, rows.shape[1]))  # fmt: skip
-    return Chart("Who is in which sum", text + when, (), "client", "round", cells=cells)
+    return Chart.named("participation", told=told, cells=cells)
 
 
 def _matrix(history: Any) -> np.ndarray:
@@ -276,7 +266,6 @@ def rounds_chart(history: Any, block_size: int | None = None) -> Chart:
     rows, cells = _matrix(history.participation), history._cells()
     kinds = (("", EMPTY), ("asked, lost before its input arrived", WARNING),
              ("input arrived, not in a sum", SHADES[0]), ("in the sum", SHADES[2]))  # fmt: skip
-    made = int((rows != 0).any(axis=1).sum())
-    text = f"What happened to each client in each round. {made:,} of {len(rows):,} gave a sum."
-    return Chart("What happened in each round", text, (), "client", "round",
-                 cells=Cells(cells, kinds, _edges(block_size, rows.shape[1])))  # fmt: skip
+    told = {"made": (rows != 0).any(axis=1).sum(), "rounds": len(rows)}
+    drawn = Cells(cells, kinds, _edges(block_size, rows.shape[1]))
+    return Chart.named("rounds", told=told, cells=drawn)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._attacks import errors_chart, errors_line
+from mrsa_jax.plotting._attacks import errors_line
 from mrsa_jax.plotting.chart import Chart, Line, draw
 from mrsa_jax.plotting.points import QUANTITIES
 from mrsa_watch._base.errors import check_known, require
@@ -28,7 +28,6 @@ LEARNING = ("accuracy", "loss")
 """What was learnt, where something was trained."""
 
 _FEWEST_PAIRS = 10  # of updates, behind a correlation that is drawn where others have as many
-_ONE = ((1.0, "1: exposed"),)
 _BAND = " Lines: means of {trials} trials; bands: from 5 % to 95 % of them."
 
 
@@ -112,15 +111,7 @@ def _overstatement(results: xr.Dataset) -> Chart:
         hidden = one["hidden_among_worst"].values
         lines.append(Line(label, rounds, hidden, "worst hidden among", kind="step",
                           weight="thick solid"))  # fmt: skip
-    caption = (
-        "Weak T (dashed; a band where only bounds are known) and how many clients the worst client "
-        "is hidden among (thick). Under random selection a combination of the sums still holds "
-        "many clients while the worst of them is hidden hardly better than alone. Blocks that take "
-        "part only as a whole keep both for any number of rounds."
-    )
-    title = "Weak T, and among how many the worst client is hidden"
-    return Chart(title, caption, lines, y_label="clients (log axis)", is_log_y=True,
-                 y_range=(1.0,), rules=_ONE, names_lines=True)  # fmt: skip
+    return Chart.named(OPENING, lines)
 
 
 def compared(results: xr.Dataset) -> list[str]:
@@ -138,11 +129,7 @@ def _hidden(results: xr.Dataset) -> Chart:
     if "hidden_among_median" in results:
         lines += [line._replace(name="median client", low=None, high=None, weight="thin")
                   for line in _over(results, "hidden_among_median")]  # fmt: skip
-    caption = (
-        "Size of a single sum that would hide the worst client equally well (thin: median client), "
-        "over the clients that took part. 1 means exposed."
-    )
-    return Chart("Hidden among", caption, lines, y_label="hidden among (clients)", rules=_ONE)
+    return Chart.named("hidden_among_worst", lines)
 
 
 def _cardinality(results: xr.Dataset) -> Chart:
@@ -152,11 +139,7 @@ def _cardinality(results: xr.Dataset) -> Chart:
         expected = float(results["expected_cardinality"].sel(scheme=label))
         if np.isfinite(expected):
             lines.append(Line(label, rounds, [expected] * 2, "expected", weight="thin"))
-    caption = (
-        "Aggregation cardinality C: mean number of clients in a round's sum, skipped rounds "
-        "counted; thin lines are expectations."
-    )
-    return Chart("Aggregation cardinality C", caption, lines, y_label="cardinality C (clients)")
+    return Chart.named("aggregation_cardinality", lines)
 
 
 def _two(
@@ -176,12 +159,7 @@ def _two(
 
 def _epsilon(results: xr.Dataset) -> Chart:
     worst, mean = ("epsilon_worst", "worst client"), ("epsilon_mean", "mean client")
-    lines = _two(results, "evaluation", worst, mean)
-    caption = (
-        "Epsilon of clients' whole histories against the server, from who really survived: of "
-        "the worst client (thick), and the clients' mean (thin)."
-    )
-    return Chart("Epsilon spent", caption, lines, y_label="epsilon of a whole history")
+    return Chart.named("epsilon", _two(results, "evaluation", worst, mean))
 
 
 def _accuracy_epsilon(results: xr.Dataset) -> Chart:
@@ -193,23 +171,12 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
             spent = own[f"epsilon_{name}"].values
             told = "worst client's" if name == "worst" else "clients' mean"
             lines.append(Line(label, spent, accuracy, f"{told} epsilon", weight=weight))
-    caption = (
-        "Test accuracy against the epsilon that clients have spent until then: the worst client's "
-        "(thick) and the clients' mean (thin)."
-    )
-    return Chart("Accuracy against privacy spent", caption, lines, "epsilon so far",
-                 "test accuracy (%)", whole="", y_range=(0.0, 100.0))  # fmt: skip
+    return Chart.named("accuracy_epsilon_so_far", lines)
 
 
 def _bits(results: xr.Dataset) -> Chart:
     worst, median = ("bits_worst", "worst client"), ("bits_median", "median client")
-    lines = _two(results, "rounds_done", worst, median)
-    caption = (
-        "Bits per coordinate that the sums reveal of a client's updates, which drift as measured: "
-        "of the worst client (thick) and the median client (thin). T caps what they reveal of each "
-        "update, not these totals."
-    )
-    return Chart("Bits about a client's updates", caption, lines, y_label="bits per coordinate")
+    return Chart.named("bits_worst", _two(results, "rounds_done", worst, median))
 
 
 def _drift(results: xr.Dataset) -> Chart:
@@ -222,24 +189,14 @@ def _drift(results: xr.Dataset) -> Chart:
         measured = np.where(is_known | ~is_known.any(), own["correlation"].values, np.nan)
         lines.append(Line(label, lags, measured, "measured", weight="thin solid"))
         lines.append(Line(label, lags, share * rho**lags, "fitted"))
-    caption = (
-        "Correlation of a client's updates, by the rounds between them (thin; where there are 10 "
-        "pairs or more), and what was fitted to it: the share that lasts times powers of its "
-        "memory (thick)."
-    )
-    return Chart("Memory of updates", caption, lines, "rounds between two updates",
-                 "correlation", y_range=(0.0, 1.0))  # fmt: skip
+    return Chart.named("correlation", lines)
 
 
 def _reconstruction(results: xr.Dataset) -> Chart:
     """Return each scheme's errors in rising order: how many clients are known how well."""
     errors = results["reconstruction_error"]
     lines = [errors_line(label, errors.sel(scheme=label).values) for label in _labels(results)]
-    caption = (
-        "Relative squared error of the server's estimate of each client's update, sorted. The "
-        "model is frozen, the worst case. 1 is the error of guessing zero."
-    )
-    return errors_chart("Updates reconstructed by least squares", caption, lines)
+    return Chart.named("reconstruction_error", lines)
 
 
 _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {

@@ -6,7 +6,9 @@ Nothing here imports matplotlib.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import pathlib
+import tomllib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,6 +36,10 @@ FEW = 12
 
 ALL = "all points"
 """The one series of points that nothing tells apart."""
+
+_FIXED: dict[str, dict[str, Any]] = tomllib.loads(
+    (pathlib.Path(__file__).parent / "charts.toml").read_text(encoding="utf-8")
+)
 
 
 class Line(NamedTuple):
@@ -128,10 +134,37 @@ class Chart:
     marks_points: bool = False
     cells: Cells | None = None
 
+    @classmethod
+    def named(
+        cls,
+        name: str,
+        lines: Sequence[Line] = (),
+        *,
+        told: Mapping[str, Any] | None = None,
+        **own: Any,
+    ) -> Chart:
+        """Return a chart of which `charts.toml` has what is fixed.
+
+        Args:
+            name: Of the chart there.
+            lines: What is drawn.
+            told: What fills the {fields} of its words.
+            **own: Attributes that are not fixed.
+        """
+        fixed = {part: _told(value, told or {}) for part, value in _FIXED[name].items()}
+        return cls(**{"lines": lines, **fixed, **own})
+
     @property
     def series(self) -> tuple[str, ...]:
         """The labels of what is drawn, each once."""
         return tuple(dict.fromkeys(line.series for line in self.lines))
+
+
+def _told(value: Any, told: Mapping[str, Any]) -> Any:
+    """Return a value of a file with its fields filled in, and tuples for lists."""
+    if isinstance(value, list):
+        return tuple(_told(one, told) for one in value)
+    return value.format(**told) if isinstance(value, str) else value
 
 
 # ---- Curves that coincide, drawn so that each is seen: dashes in turn, never values moved.

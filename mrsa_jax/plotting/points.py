@@ -207,13 +207,7 @@ def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
             level = [100 * float(without["accuracy"].mean())] * 2
             lines.append(Line(label, [ends.min().min(), ends.max().max()], level, "no noise",
                               weight="thin dashed"))  # fmt: skip
-    return Chart(
-        "Accuracy against epsilon",
-        "Test accuracy against the epsilon of the worst client's whole history, against the server "
-        "(thin: the clients' mean; dashed: without noise).", lines, "epsilon (log axis)",
-        "test accuracy (%)", is_log_x=True, whole="", y_range=(0.0, 100.0),
-        are_schemes=hue in ("scheme", "schemes"), marks_points=True,
-    )  # fmt: skip
+    return Chart.named("accuracy_epsilon", lines, are_schemes=hue in ("scheme", "schemes"))
 
 
 def plot_accuracy_epsilon(
@@ -310,12 +304,7 @@ def tradeoff_chart(data: pd.DataFrame) -> Chart:
     for label, rows in data.groupby("scheme", sort=False):
         kept, mean, low, high = rows[["T", "C", "C_low", "C_high"]].to_numpy(float).T
         lines.append(Line(str(label), kept, mean, "", low, high, "marks"))
-    return Chart(
-        "Privacy against cardinality",
-        "Strong T that is kept for any number of rounds, and mean clients per round.",
-        lines,
-        "lasting strong T (clients)", "cardinality C (clients)", x_from=0.0,
-    )  # fmt: skip
+    return Chart.named("tradeoff", lines)
 
 
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

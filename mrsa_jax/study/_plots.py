@@ -15,7 +15,6 @@ import numpy as np
 from mrsa_jax import plotting
 from mrsa_jax.plotting._attacks import (
     Rows,
-    errors_chart,
     errors_line,
     members_chart,
     rates_chart,
@@ -25,7 +24,7 @@ from mrsa_jax.plotting._attacks import (
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.plotting.chart import Chart, Line
-from mrsa_jax.study._page import Series, text_of
+from mrsa_jax.study._page import Series
 from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_watch._base.errors import ConfigurationError, writing
 from mrsa_watch._base.html import hidden_words, number
@@ -38,10 +37,6 @@ _MOST_WORDS = 5  # numbers of a summary that stand in the line of what was attac
 _RATES = {"fpr", "tpr", "lower", "upper", "mu", "scheme", "others", "whose"}
 _TOLD_AT = 0.1  # rate of false positives that a verdict is about
 _OFTEN = 0.5  # rate of true positives there from which on it is a bad one
-_ERRORS = (
-    "Relative squared error of each client's update as it was reconstructed, clients in the order "
-    "of their errors; 1 means nothing was learnt beyond zero. Errors below 1e-12 stand there."
-)
 
 
 def attack_series(summary: Rows, scores: Rows) -> list[Series]:
@@ -112,8 +107,7 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
             value = np.nan if row["error"] is None else row["error"]
             errors.setdefault(str(row["scheme"]), []).append(value)
     lines = [errors_line(label, own) for label, own in errors.items() if np.isfinite(own).any()]
-    chart = errors_chart("Errors of what was reconstructed", _ERRORS, lines)
-    return {ERRORS: chart} if lines else {}
+    return {ERRORS: Chart.named(ERRORS, lines)} if lines else {}
 
 
 def is_told_apart(scores: Rows) -> bool:
@@ -307,9 +301,7 @@ def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
             among = hidden_words(hidden) if hidden == hidden else "-"
             words = f"{label}: hidden among {among}, {number(size)} clients per round"
             lines.append(Line(label, [hidden], [size], kind="marks", words=[words]))
-    title = "Mean clients per round against hidden among of the worst client"
-    return Chart(title, text_of("advice_caption"), lines, "hidden among (worst client, lasting)",
-                 "mean clients per round", x_from=0.0, whole="")  # fmt: skip
+    return Chart.named("options", lines)
 
 
 def advice_charts(options: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:

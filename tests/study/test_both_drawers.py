@@ -19,7 +19,6 @@ import xarray as xr
 from PIL import Image
 
 from mrsa_jax.plotting._attacks import (
-    errors_chart,
     errors_line,
     histogram_chart,
     members_chart,
@@ -185,7 +184,7 @@ def test_every_figure_of_an_audit_and_an_attack() -> None:
     errors = [errors_line(label, [0.5, np.nan, 1e-20, 3.0]) for label in SCHEMES]
     for chart in (exposure_chart(log), exposure_chart(log, 9), privacy_chart(log),
                   rates_chart(rates, "gaussian"), members_chart(members),
-                  errors_chart("Errors", "Sorted.", errors)):  # fmt: skip
+                  Chart.named("errors", errors)):  # fmt: skip
         agree(chart)
 
 
