@@ -289,18 +289,14 @@ class _Problem:
         # a weak type would not survive the first steps, and the next ones be another program
         return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), state)
 
-    def distance(self, parameters: Array, target: Array, labels: Array, images: Array) -> Array:
-        """Return how far the images' gradient is from the target."""
+    def objective(self, parameters: Array, target: Array, labels: Array, images: Array) -> Any:
+        """Return how far the images' gradient is from the target plus roughness, and how far."""
 
         def loss(flat: Array) -> Array:
             logits = logits_of(self.model, flat, images)
             return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
-        return self.method.distance(jax.grad(loss)(parameters), target)
-
-    def objective(self, parameters: Array, target: Array, labels: Array, images: Array) -> Any:
-        """Return distance plus roughness, and the distance."""
-        distance = self.distance(parameters, target, labels, images)
+        distance = self.method.distance(jax.grad(loss)(parameters), target)
         rough = jnp.mean(total_variation(images))
         return distance + jnp.float32(self.attack.smoothness) * rough, distance
 
@@ -389,12 +385,9 @@ def _angle(gradient: Array, target: Array) -> Array:
 
 def _signed_adam(attack: GradientInversion) -> Any:
     drops = {int(share * attack.num_steps): _DROP for share in _DROPS}
+    signs = optax.stateless(lambda slope, _: jnp.sign(slope))
     adam = optax.adam(optax.piecewise_constant_schedule(attack.step_size, drops))
-    return optax.with_extra_args_support(optax.chain(optax.stateless(_signs), adam))
-
-
-def _signs(slope: Array, _: Any) -> Array:
-    return jnp.sign(slope)
+    return optax.with_extra_args_support(optax.chain(signs, adam))
 
 
 def _squared(gradient: Array, target: Array) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.bench.harness import Case, Measurement, Sized, compare
 from mrsa_jax.modular.shamir import LIMBS, SHAMIR_PRIME, share_secrets
+from mrsa_jax.protocol._shamir import evaluate
 from mrsa_watch._base.errors import require
 
 
@@ -19,14 +20,8 @@ def _measure(num_clients: int) -> Measurement:
     arrays = [on_device(array) for array in (secrets, coefficients, points)]
 
     def loop() -> np.ndarray:
-        x = points[0].astype(np.uint64)
-        shares = []
-        for secret, rows in zip(secrets, coefficients, strict=True):
-            value = np.zeros((LIMBS, num_clients), np.uint64)
-            for row in (*rows[::-1], secret):
-                value = (value * x + row.astype(np.uint64)[:, None]) % np.uint64(SHAMIR_PRIME)
-            shares.append(value)
-        return np.stack(shares)
+        rows = np.concatenate([secrets[:, None], coefficients], axis=1)
+        return np.stack([evaluate(own, points[0].tolist(), SHAMIR_PRIME).T for own in rows])
 
     return compare(
         lambda: share_secrets(*arrays),

@@ -73,11 +73,9 @@ def fit_law(x: Any, y: Any) -> Law:
     start, free = float(values.mean() - slope * logs.mean()), len(own) - 2
     if free == 0:
         return Law(slope, math.exp(start), None, None)
-    from scipy import special
-
     left = values - start - slope * logs
     error = math.sqrt(float(left @ left) / free / spread)
-    half = float(special.stdtrit(free, 0.975)) * error
+    half = _quantile(float(free), 0.975) * error
     return Law(slope, math.exp(start), slope - half, slope + half)
 
 

@@ -14,13 +14,13 @@ from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax._core.selector import Selector, block_size_of
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import Availability, Independent
-from mrsa_jax.dp._histories import Histories, Progress, checked_histories, worst_mu
+from mrsa_jax.dp._histories import Histories, Progress, checked_histories, tell, worst_mu
 from mrsa_jax.dp._mechanism import RingLosses
 from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._spending import Losses, check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
-from mrsa_watch._base.errors import check_known, check_number, check_size, require
+from mrsa_watch._base.errors import check_inside, check_known, check_number, check_size, require
 from mrsa_watch._base.html import finding, telling
 
 Adversary = Literal["server", "models"]
@@ -237,8 +237,8 @@ def account(
     """
     bound = checked_histories(selector, availability, rounds)
     scale, sums = checked_sums(bound, noise_multiplier, planned, steps, rule, mechanism)
-    wanted = _check_open(delta, "delta")
-    level = _check_open(confidence, "confidence")
+    wanted = check_inside(delta, "delta")
+    level = check_inside(confidence, "confidence")
     check_known(adversary, "adversary", typing.get_args(Adversary), "a known adversary")
     check_known(method, "method", typing.get_args(Method), "a known method")
     matrix = None if strategy is None else check_strategy(strategy, bound.rounds)
@@ -367,8 +367,7 @@ def _monte_carlo(plan: _Plan, some: np.ndarray) -> _Found:
             for is_with in (True, False)
         )  # fmt: skip
         losses.append(Drawn(sides, most))
-        if plan.progress is not None:
-            plan.progress((place + 1) * plan.trials, len(first) * plan.trials)
+        tell(plan.progress, (place + 1) * plan.trials, len(first) * plan.trials)
     return _Found(tuple(losses), of, plan.trials, ("Void against the server.",))
 
 
@@ -415,12 +414,6 @@ def _why_not_amplified(plan: _Plan) -> str:
 
 
 # ---- checks
-
-
-def _check_open(value: Any, name: str) -> float:
-    number = check_number(value, name, "must lie in (0, 1)", 0.0, 1.0)
-    require(0.0 < number < 1.0, name, "must lie in (0, 1)", value)
-    return number
 
 
 def _check_clients(clients: Any, count: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from mrsa_jax.quantize import LatticeQuantizer, lattice
 from mrsa_jax.quantize.wrapping import check_wraps, wrap_probability
 from mrsa_watch._base.errors import (
     POSITIVE,
+    check_inside,
     check_integer,
     check_known,
     check_number,
@@ -131,8 +132,7 @@ class RingMechanism:
         Raises:
             ConfigurationError: If a number is out of range.
         """
-        number = check_number(delta, "delta", "must lie in (0, 1)", POSITIVE, 1.0)
-        require(number < 1.0, "delta", "must lie in (0, 1)", delta)
+        number = check_inside(delta, "delta")
         times = check_integer(rounds, "rounds", 1)
         spent = self.rdp(ORDERS, survivors).reshape(-1, len(ORDERS)).sum(axis=0) * times
         if not np.isfinite(spent).any():
@@ -201,10 +201,9 @@ def ring_mechanism(
     """
     name = check_known(kind, "kind", tuple(_LAWS), "a known law")
     rule = "must be positive and finite"
-    times = check_number(noise_multiplier, "noise_multiplier", rule, POSITIVE)
-    norm, wide = (
-        check_number(value, argument, rule, POSITIVE)
-        for argument, value in (("clip", clip), ("window", window))
+    given = {"noise_multiplier": noise_multiplier, "clip": clip, "window": window}
+    times, norm, wide = (
+        check_number(value, argument, rule, POSITIVE) for argument, value in given.items()
     )
     count = check_integer(num_clients, "num_clients", 2)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)

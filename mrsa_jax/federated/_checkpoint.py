@@ -124,8 +124,8 @@ class Store:
 
     def save(self, step: int, state: Any) -> None:
         """Save a pytree of arrays, whole or not at all; steps beyond those to keep go."""
-        leaves, named = _flat(state)
-        about = {"identity": self._identity, "leaves": _described(named)}
+        leaves, described = _flat(state)
+        about = {"identity": self._identity, "leaves": described}
         arrays = {f"{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
         part = self._folder(step).with_suffix(".part")
         part.mkdir(exist_ok=True)
@@ -142,8 +142,8 @@ class Store:
             if arrays is None:
                 damaged.append(step)
                 continue
-            leaves, named = _flat(template)
-            self._check(json.loads(str(arrays[_ABOUT])), _described(named))
+            leaves, described = _flat(template)
+            self._check(json.loads(str(arrays[_ABOUT])), described)
             restored = [
                 arrays[f"{i}"].view(leaf.dtype).reshape(leaf.shape) for i, leaf in enumerate(leaves)
             ]
@@ -211,13 +211,14 @@ def _printed(value: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
-def _flat(tree: Any) -> tuple[list[np.ndarray], list[tuple[str, np.ndarray]]]:
-    """Return the leaves as host arrays, keys as their words; alone and with their paths."""
+def _flat(tree: Any) -> tuple[list[np.ndarray], list[list[str]]]:
+    """Return the leaves as host arrays, keys as their words; and path, shape and type of each."""
     named = [
         (jax.tree_util.keystr(path), np.asarray(_words(leaf)))
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
     ]
-    return [leaf for _, leaf in named], named
+    described = [[path, str(leaf.shape), str(leaf.dtype)] for path, leaf in named]
+    return [leaf for _, leaf in named], described
 
 
 def _unflat(template: Any, leaves: list[Any]) -> Any:
@@ -243,7 +244,3 @@ def _is_key(leaf: Any) -> bool:
 
 def _words(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _described(named: list[tuple[str, np.ndarray]]) -> list[list[str]]:
-    return [[path, str(leaf.shape), str(leaf.dtype)] for path, leaf in named]

@@ -224,7 +224,7 @@ class _Job:
         result: AggregateResult | None,
     ) -> SegmentResult:
         dim = self.layout.dim
-        share = clipped_share(on_device(self.clipped), on_device(self.cast.sent), dim)
+        own = on_device(self.clipped), on_device(self.cast.sent)
         return SegmentResult(
             update=np.concatenate(parts) if parts else np.zeros(dim, np.float32),
             status=Status(int(round_.status)),
@@ -232,7 +232,7 @@ class _Job:
             totals=totals,
             counts=round_.counts,
             summed=round_.summed,
-            clipped_fraction=float(share),
+            clipped_fraction=float(clipped_share(*own, jnp.float32(dim))),
             result=result,
         )
 

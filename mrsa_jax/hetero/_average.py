@@ -166,7 +166,7 @@ class SegmentAverage:
         update, learned, counted = _by_span(self, state.round_index, ids, cast, round_, values)
         clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
-        share = clipped_share(clipped, cast.sent, self.layout.dim)
+        share = clipped_share(clipped, cast.sent, jnp.float32(self.layout.dim))
         out = AggregateOut(
             update, round_.status, learned, share, summed, components, total, wrapped,
             round_.counts, round_.block_status,
@@ -262,13 +262,9 @@ def _told(
     return jnp.sum(outside, axis=0, dtype=jnp.int32), summed, components, total
 
 
-def clipped_share(clipped: Array, sent: Array, dim: int) -> Array:
-    """Return the share of the senders' coordinates that were clipped."""
-    return _share(clipped, sent, jnp.float32(dim))
-
-
 @jax.jit
-def _share(clipped: Array, sent: Array, dim: Array) -> Array:
+def clipped_share(clipped: Array, sent: Array, dim: Array) -> Array:
+    """Return the share of the senders' coordinates that were clipped."""
     clipped, dim = lax.optimization_barrier((clipped, dim))
     fractions = jnp.where(sent, clipped.astype(jnp.float32) / dim, jnp.float32(0))
     return jnp.sum(fractions) / jnp.maximum(jnp.sum(sent, dtype=jnp.float32), jnp.float32(1))

@@ -237,14 +237,15 @@ def communication_times(
     number = layout.num_participants
     fits = len(rates) == number
     require(fits, "rates_bits_per_second", "must have one rate for each slot", len(rates), number)
-    plain, needed = np.zeros(number, np.int64), np.zeros(number, np.float64)
+    plain = np.zeros(number, np.int64)
     stretches: list[list[tuple[int, int]]] = [[] for _ in range(number)]
     for block in layout.blocks:
         width, members = block.stop - block.start, list(block.members)
         plain[members] += width * (block.num_levels - 1).bit_length()
-        needed[members] += width * np.log2(block.num_levels)
         for slot in members:
             stretches[slot].append((width, block.modulus))
     sizes = np.asarray([MaskedInput.size(own) for own in stretches], np.int64)
-    bits = segment_costs(layout).payload_bits
-    return CommunicationTimes(bits, plain, sizes, rates, layout.columns, bits / needed)
+    costs = segment_costs(layout)
+    return CommunicationTimes(
+        costs.payload_bits, plain, sizes, rates, layout.columns, costs.expansion
+    )

@@ -296,6 +296,12 @@ def check_chance(value: Any, argument: str) -> float:
     return check_number(value, argument, "must lie in [0, 1]", 0.0, 1.0, kind="must be a number")
 
 
+def check_inside(value: Any, argument: str) -> float:
+    """Return a number in (0, 1), such as delta, as a Python float."""
+    below_one = math.nextafter(1.0, 0.0)
+    return check_number(value, argument, "must lie in (0, 1)", POSITIVE, below_one)
+
+
 def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
     """Raise unless a scheme declares that it does not use data: else no epsilon describes it.
 
