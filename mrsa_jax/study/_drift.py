@@ -7,12 +7,14 @@ bits the sums reveal of a whole history.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import privacy, selection
+from mrsa_jax.study._runner import VARIABLES
 from mrsa_jax.study._simulate_points import of_schemes
 from mrsa_jax.study._training_setting import Played
 
@@ -20,44 +22,14 @@ if TYPE_CHECKING:
     from mrsa_jax.federated import Drift, TrainingResult
 
 _TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
-_BITS = "Bits a coordinate about a client's updates, by the measured drift"
-_HIDDEN = "Size of a single sum that would hide the worst update equally well, by measured drift"
-_FACTS: dict[str, tuple[str, ...]] = {
-    "update_spread": ("1", "Spread s of a coordinate across clients, over all layers"),
-    "update_memory": ("1", "Memory rho of what lasts: its correlation from round to round"),
-    "update_lasting": ("1", "Share of an update's variance that lasts; the rest is fresh"),
-    "update_hidden_worst": ("clients", f"{_HIDDEN}, the worst client of those in sums"),
-    "update_hidden_median": ("clients", f"{_HIDDEN}, the median client of those"),
-    "update_mates_worst": (
-        "clients",
-        "By its mates alone, of whom each drifts as measured: "
-        "among at least how many the updates of the worst client are hidden",
-    ),
-    "update_mates_correlation": (
-        "1",
-        "Correlation kappa of two mates' updates of one round about what its clients share",
-    ),
-    "update_mates_cap": (
-        "clients",
-        "By that kappa, whatever is estimated and however models react to the sums: "
-        "among at least how many the updates of the clients with the fewest mates are hidden",
-    ),
-    "layer_spread": ("1", "Spread s within a layer", "layer"),
-    "layer_memory": ("1", "Memory rho within a layer", "layer"),
-    "layer_lasting": ("1", "Share of variance with memory within a layer", "layer"),
-    "correlation": ("1", "Correlation of a client's updates at a lag; nan: none came", "lag"),
-    "correlation_pairs": ("1", "Pairs of one client's updates at a lag", "lag"),
-    "bits": ("bits", f"{_BITS} after the last round", "client"),
-    "bits_worst": ("bits", f"{_BITS}, the worst client of those in sums", "rounds_done"),
-    "bits_median": ("bits", f"{_BITS}, the median client of those", "rounds_done"),
-}
-"""Units and description of each variable, and its axes after that of the schemes."""
 OF_POINT = {
-    name: ("float64", units, f"{about}, at the end" if axes else about)
-    for name, (units, about, *axes) in _FACTS.items()
+    name: dataclasses.replace(
+        own, dims=(), description=own.description + ", at the end" * bool(own.dims)
+    )
+    for name, own in VARIABLES["drift"].items()
     if name.startswith(("update_", "bits_"))
 }
-"""What a sweep keeps of a point: type, units, description."""
+"""What a sweep keeps of a point."""
 
 
 def of_point(result: TrainingResult, played: Played, weights: np.ndarray | None) -> dict[str, Any]:
@@ -105,7 +77,7 @@ def variables(
         "lag": _lags(num_rounds),
         "rounds_done": _ends(num_rounds),
     }
-    return of_schemes(_FACTS, found), axes
+    return of_schemes(VARIABLES["drift"], found), axes
 
 
 def _lags(num_rounds: int) -> np.ndarray:

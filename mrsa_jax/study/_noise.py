@@ -15,38 +15,17 @@ from mrsa_jax import dp, privacy
 from mrsa_jax._core.device import at_once
 from mrsa_jax.study._build import build_mechanism
 from mrsa_jax.study._config import AggregationConfig
+from mrsa_jax.study._runner import VARIABLES
 from mrsa_jax.study._simulate_points import of_schemes
 
 if TYPE_CHECKING:
     from mrsa_jax.federated import TrainingResult
     from mrsa_jax.study._training_setting import Played, Setting
 
-_HISTORY = "of a client's whole history of updates, against a server that knows who took part"
-_FACTS: dict[str, tuple[str, ...]] = {
-    "mu": ("1", f"Gaussian differential privacy {_HISTORY}, as realised", "client"),
-    "epsilon": ("1", f"Epsilon at target_delta {_HISTORY}, as realised", "client"),
-    "planned_mu": ("1", "mu if every sum had had all of its planned noise", "client"),
-    "planned_epsilon": ("1", "Epsilon if every sum had had all of it", "client"),
-    "epsilon_proven": ("1", "Bound on every client's epsilon that holds for the integers drawn"),
-    "epsilon_mean": ("1", "Mean of the clients' epsilons", "evaluation"),
-    "epsilon_worst": ("1", "Epsilon of the worst client", "evaluation"),
-    "wrapped": ("1", "Coordinates of the round's sum that left the ring's window", "round"),
-    "noise_step": ("1", "Step of the coarsest lattice, in units of updates"),
-    "wrap_probability": ("1", "Bound on a coordinate's chance to leave the window in a round"),
-}
-"""Units and description of each variable, and its axes after that of the schemes."""
 BY_TEST = ("epsilon_mean", "epsilon_worst")
 """What is known at each test of the model."""
-
-OF_POINT = {
-    "epsilon_mean": ("float64", "1", "Mean of the clients' epsilons; inf: no noise"),
-    "epsilon_worst": ("float64", "1", "Epsilon of the worst client; inf: no noise"),
-    "epsilon_proven": ("float64", "1", "Bound on every client's epsilon for the integers drawn"),
-    "planned_epsilon": ("float64", "1", "The worst client's if every sum had had all its noise"),
-    "mu_worst": ("float64", "1", "mu of the worst client; inf: no noise"),
-    "wrapped": ("float64", "1", "Coordinates of all sums that left the ring's window"),
-}
-"""What a sweep keeps of a point: type, units, description."""
+OF_POINT = VARIABLES["noise_of_point"]
+"""What a sweep keeps of a point."""
 
 
 def accounted(setting: Setting, result: TrainingResult, played: Played) -> dict[str, Any]:
@@ -135,7 +114,7 @@ def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.nd
 
 def variables(aggregation: AggregationConfig, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return what is reported about schemes' trainings as variables of a data set."""
-    kept = of_schemes(_FACTS, found)
+    kept = of_schemes(VARIABLES["noise"], found)
     for name, (_, _, facts) in kept.items():
         if "epsilon" in name:
             facts["delta"] = aggregation.target_delta

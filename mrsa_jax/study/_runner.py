@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+import tomllib
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -30,19 +32,28 @@ class Variable:
         """What cells hold that are not done, and places beyond a point's own size."""
         return _FILLS[np.dtype(self.dtype).kind]
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a data set says of it."""
+        return {"units": self.units, "description": self.description}
+
 
 _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 
 TRAJECTORIES = "trajectories"
 """Asks for what there is after each round, in addition to the ends that every sweep keeps."""
-DETAILS = {
-    "first_exposure": ("client", "int32", "rounds",
-                       "Round, from 0, that exposes the client; nan: never"),
-    "skipped": ("round", "int8", "1", "Rounds in which no client was summed"),
-    "status": ("round", "int8", "1", "How each round ended, as `mrsa_jax.Status` counts; nan: "
-               "nobody can be lost inside it"),
-}  # fmt: skip
-"""What a sweep keeps where it is asked for by name: dimension, type, units, description."""
+VARIABLES = {
+    table: {
+        name: Variable(tuple(dims), dtype, units, description)
+        for name, (dtype, units, description, *dims) in own.items()
+    }
+    for table, own in tomllib.loads(
+        (pathlib.Path(__file__).parent / "variables.toml").read_text(encoding="utf-8")
+    ).items()
+}
+"""What `variables.toml` says of variables, by its tables and by name."""
+DETAILS = VARIABLES["details"]
+"""What a sweep keeps where it is asked for by name."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ their settings before anything runs.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from mrsa_jax._core.status import Status
 from mrsa_jax.availability import Availability
 from mrsa_jax.study import _build, _config, _trial
 from mrsa_jax.study._config import Config, SimulateConfig, TrainConfig
-from mrsa_jax.study._runner import DETAILS, TRAJECTORIES, Machine, Variable
+from mrsa_jax.study._runner import DETAILS, TRAJECTORIES, VARIABLES, Machine, Variable
 from mrsa_jax.study._training_setting import lossy_trials
 
 # ---- Variables that the data sets of all studies and sweeps share: what is known of who took part.
@@ -28,27 +29,11 @@ from mrsa_jax.study._training_setting import lossy_trials
 # An integer that has no value (strong T before the first sum, the round that exposes who never is)
 # is -1 in arrays and in the stores of sweeps, and nan in every data set.
 
-# Type, units, description.
-_HIDDEN = "Size of a single sum that would hide a client equally well"
-_DRIFTING = "Size of a single sum that would hide the worst update equally well, if updates drift"
 _UPDATES = ("update_hidden_worst", "update_hidden_median")  # where a memory is given
-_AT_END = {
-    "strong_privacy": ("int32", "clients", "Strong T; nan before any sum"),
-    "hidden_among_worst": ("float64", "clients", f"{_HIDDEN}, the worst client of those in sums"),
-    "hidden_among_median": ("float64", "clients", f"{_HIDDEN}, the median client of those"),
-    "update_hidden_worst": ("float64", "clients", f"{_DRIFTING}, the worst client of those"),
-    "update_hidden_median": ("float64", "clients", f"{_DRIFTING}, the median client of those"),
-    "rank": ("int32", "1", "Rank of the participation matrix"),
-    "exposed_clients": ("int32", "clients", "Clients whose update follows from the sums"),
-    "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; nan: none"),
-    "skipped_rounds": ("int32", "rounds", "Rounds in which no client was summed"),
-    "fairness_gap": ("float32", "1", "F: most less least often summed, a round"),
-    "aggregation_cardinality": ("float32", "clients", "C: mean number of clients in a sum"),
-}
+_AT_END = VARIABLES["history"]
 _AFTER_EACH_ROUND = ("strong_privacy", "hidden_among_worst", "hidden_among_median", *_UPDATES,
                      "rank", "exposed_clients", "fairness_gap",
                      "aggregation_cardinality")  # fmt: skip
-_LASTS = ("clients", "Weak T that lasts whatever the rounds bring; 1 where nothing is guaranteed")
 EVERYTHING = (TRAJECTORIES, *DETAILS)
 """What a study keeps, and a sweep where it is asked to."""
 
@@ -58,17 +43,16 @@ def history_variables(
 ) -> dict[str, Variable]:
     """Return what a sweep keeps of participation: at the end, by round, and in any number."""
     left_out = () if drifts else _UPDATES
-    found = {name: Variable(dims, *own) for name, own in _AT_END.items() if name not in left_out}
-    found["guaranteed_privacy"] = Variable((), "int32", *_LASTS)
-    found["largest_rank"] = Variable((), "int32", "1", "N, the rank at which all are exposed")
+    within = functools.partial(dataclasses.replace, dims=dims)
+    found = {name: within(own) for name, own in _AT_END.items() if name not in left_out}
+    found |= VARIABLES["before"]
     paths = [name for name in _AFTER_EACH_ROUND if name in found and TRAJECTORIES in kept]
     for name in paths:
-        dtype, units, text = _AT_END[name]
-        words = f"{text}, after each round"
-        found[f"{name}_by_round"] = Variable((*dims, "round"), dtype, units, words)
-    for name, (dim, dtype, units, words) in DETAILS.items():
+        own, words = _AT_END[name], f"{_AT_END[name].description}, after each round"
+        found[f"{name}_by_round"] = within(own, dims=(*dims, "round"), description=words)
+    for name, own in DETAILS.items():
         if name in kept:
-            found[name] = Variable((*dims, dim), dtype, units, words)
+            found[name] = within(own, dims=(*dims, *own.dims))
     return found
 
 
@@ -104,29 +88,23 @@ def study_variables(points: Sequence[dict[str, np.ndarray]], *axes: str) -> dict
         if stored not in points[0]:
             continue
         values = np.stack([own[stored] for own in points])
-        dim, _, units, words = ("round", *_AT_END[name]) if is_path else DETAILS[name]
+        about = _AT_END[name] if is_path else DETAILS[name]
         if name in ("strong_privacy", "first_exposure"):
             values = nan_if_negative(values)
-        found[name] = (("scheme", *axes, dim), values, {"units": units, "description": words})
+        found[name] = (("scheme", *axes, *(about.dims or ("round",))), values, about.facts)
     return found
 
 
-def of_schemes(
-    facts: Mapping[str, tuple[str, ...]], found: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def of_schemes(about: Mapping[str, Variable], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what was found of each scheme, by variable, as a study has it.
 
     Args:
-        facts: Units, description and axes of each variable.
+        about: The variables.
         found: The variables of each scheme.
     """
     return {
-        name: (
-            ("scheme", *axes),
-            np.stack([np.asarray(own[name]) for own in found]),
-            {"units": units, "description": about},
-        )
-        for name, (units, about, *axes) in facts.items()
+        name: (("scheme", *one.dims), np.stack([np.asarray(own[name]) for own in found]), one.facts)
+        for name, one in about.items()
     }
 
 
@@ -145,8 +123,7 @@ def scheme_variables(
     rates: np.ndarray, expected: list[tuple[float, float]], kept: list[int]
 ) -> dict[str, Any]:
     """Return the clients' dropout rates, what C of each scheme is expected to be, and strong T."""
-    units, words = _LASTS
-    facts = {"units": units, "description": words}
+    facts = VARIABLES["before"]["guaranteed_privacy"].facts
     return {
         "dropout_rate": ("client", rates, {"units": "1"}),
         "expected_cardinality": ("scheme", np.array([mean for mean, _ in expected])),
@@ -247,12 +224,9 @@ def variables(configs: Sequence[SimulateConfig], kept: Collection[str]) -> dict[
     """Return what is known of each trial at its end, and after each round."""
     drifts = any(config.memory is not None for config in configs)
     found = history_variables(("trial",), kept, drifts=drifts)
-    words = "Expectation of C; none where clients are lost in rounds"
-    found["expected_cardinality"] = Variable((), "float64", "clients", words)
-    if not all(config.protocol.is_plain for config in configs):
-        words = "Rounds that were begun and gave no sum"
-        found["failed_rounds"] = Variable(("trial",), "int32", "rounds", words)
-    return found
+    is_plain = all(config.protocol.is_plain for config in configs)
+    left_out = ("failed_rounds",) if is_plain else ()
+    return found | {n: own for n, own in VARIABLES["simulated"].items() if n not in left_out}
 
 
 def together(config: SimulateConfig, machine: Machine) -> int:

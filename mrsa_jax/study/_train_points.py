@@ -19,7 +19,7 @@ from mrsa_jax.study._config import DataConfig, ResourceConfig, TrainConfig, sche
 from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
-from mrsa_jax.study._runner import TRAJECTORIES, Machine, Variable
+from mrsa_jax.study._runner import TRAJECTORIES, VARIABLES, Machine, Variable
 from mrsa_jax.study._simulate_points import history_variables, known_of, of_point
 from mrsa_jax.study._training import train_points
 from mrsa_jax.study._training_setting import setting_of
@@ -32,18 +32,7 @@ _TRACED = {
     "training": ("learning_rate", "server_learning_rate", "decay_rounds", "decay_factor",
                  "evaluate_every"),
 }  # fmt: skip
-_END = {
-    "accuracy": ("float32", "1", "Accuracy on the test set after the last round"),
-    "best_accuracy": ("float32", "1", "Largest accuracy of any test"),
-    "loss": ("float32", "1", "Loss on the test set after the last round"),
-    "diverged": ("int8", "1", "1 where the training diverged: accuracy and loss are missing"),
-    "diverged_round": (
-        "int32",
-        "rounds",
-        "Round, from 0, in which it diverged and ended; nan: never. What else is known is of the "
-        "rounds until then",
-    ),
-}
+_END, _TESTS = VARIABLES["trained"], VARIABLES["tests"]
 
 
 def group_of(config: TrainConfig) -> Hashable:
@@ -91,23 +80,21 @@ def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
 
 def variables(configs: Sequence[TrainConfig], kept: Collection[str]) -> dict[str, Variable]:
     """Return what is known of each training at its end, and on the way."""
-    found = {name: Variable((), *facts) for name, facts in _END.items()}
+    found = dict(_END)
     if any(config.training.measure_drift for config in configs):
-        found |= {name: Variable((), *facts) for name, facts in OF_POINT.items()}
+        found |= OF_POINT
     is_bounded = any(config.aggregation.clip_norm is not None for config in configs)
     if is_bounded:
-        found |= {name: Variable((), *facts) for name, facts in _noise.OF_POINT.items()}
+        found |= _noise.OF_POINT
     found |= history_variables((), kept)
     if TRAJECTORIES in kept:
-        tests = ("evaluation",)
-        words = "Rounds done at each test; nan beyond the last"
-        found["evaluated_round"] = Variable(tests, "int32", "rounds", words)
+        found["evaluated_round"] = _TESTS["evaluated_round"]
         for name in _noise.BY_TEST if is_bounded else ():
-            words = f"{_noise.OF_POINT[name][2]}, at each test"
-            found[f"{name}_by_evaluation"] = Variable(tests, "float64", "1", words)
-        for name in ("accuracy", "loss"):
-            words = f"{name.capitalize()} at each test"
-            found[f"{name}_by_evaluation"] = Variable(tests, "float32", "1", words)
+            own, words = _noise.OF_POINT[name], f"{_noise.OF_POINT[name].description}, at each test"
+            found[f"{name}_by_evaluation"] = dataclasses.replace(
+                own, dims=("evaluation",), description=words
+            )
+        found |= _TESTS
     return found
 
 

@@ -22,7 +22,7 @@ from mrsa_jax.study._config import secret_seed
 from mrsa_jax.study._findings import Findings, as_json
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study._runner import Machine, Variable
+from mrsa_jax.study._runner import VARIABLES, Machine, Variable
 from mrsa_jax.study._tables import (
     check_threshold,
     graph_of,
@@ -325,11 +325,7 @@ def variables(configs: Sequence[SecaggConfig], kept: Collection[str]) -> dict[st
         for part, what in _ENDS.items():
             words = f"{what} of rounds that are {text}"
             found[f"{name}_{part}"] = Variable((), "float64", "1", words)
-    words = "Clients whose padded input arrives, on average"
-    found["mean_survivors"] = Variable((), "float64", "clients", words)
-    found["threshold_used"] = Variable((), "int32", "shares", "Shares that rebuild a secret")
-    words = "Chance of an edge; none for regular graphs"
-    found["edge_chance"] = Variable((), "float64", "1", words)
+    found |= VARIABLES["round"]
     for name in BOUNDS:
         words = "log10 of a bound of CCESA or ours; -inf for zero, none for other graphs"
         found[f"log10_{name}"] = Variable((), "float64", "1", words)
