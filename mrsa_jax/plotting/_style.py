@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from mrsa_jax.plotting._names import OWN
 from mrsa_watch._base.errors import check_known
 
@@ -30,26 +28,6 @@ SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 WARNING = "#D55E00"
 EMPTY = "#F2F2F2"  # where nothing is
-
-
-def caption(ax: Axes, text: str) -> None:
-    """Keep what a figure shows outside the picture: `ax.get_label()`, and saved files, tell it."""
-    ax.set_label(text)
-
-
-def slant(ax: Axes) -> None:
-    """Slant the names under the axes, so that they stand clear of one another."""
-    ax.tick_params(axis="x", labelrotation=30)
-    for name in ax.get_xticklabels():
-        name.set(ha="right", rotation_mode="anchor")
-
-
-def nobody(ax: Axes, values: Any, words: str) -> None:
-    """Write that nobody is concerned where all that is known is zero."""
-    known = np.asarray(values, float)
-    known = known[np.isfinite(known)]
-    if known.size and not known.any():
-        ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
 
 
 @contextlib.contextmanager

@@ -18,11 +18,8 @@ from mrsa_jax.plotting._style import (
     CHANCE,
     MARKERS,
     WARNING,
-    caption,
     drawing,
     look,
-    nobody,
-    slant,
     whole_numbers,
 )
 
@@ -301,7 +298,10 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
         for level, words in chart.rules:
             _rule(ax, level, words)
         if chart.empty:
-            nobody(ax, np.concatenate([np.ravel(line.y) for line in chart.lines]), chart.empty)
+            values = np.concatenate([np.ravel(np.asarray(o.y, float)) for o in chart.lines])
+            known = values[np.isfinite(values)]
+            if known.size and not known.any():
+                ax.text(0.5, 0.5, chart.empty, transform=ax.transAxes, ha="center", va="center")
         ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
         if chart.names_lines or any(line.kind == "marks" for line in chart.lines):
             legend(ax, above=any(line.shade is not None for line in chart.lines))
@@ -309,7 +309,7 @@ def draw(chart: Chart, *, ax: Axes | None = None) -> Axes:
             name_curves(ax, gap=6.0 if marked else 2.0)
         if not chart.names_lines:
             legend_of_widths(ax, _widths(chart))
-        caption(ax, chart.caption)
+        ax.set_label(chart.caption)  # outside the picture; saved files tell it
     return ax
 
 
@@ -346,7 +346,7 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
                   bbox_transform=ax.transAxes + below)  # fmt: skip
         if figure.get_gid() == OWN:  # room for the rows
             figure.set_figheight(figure.get_figheight() + 0.17 * len(patches))
-    caption(ax, chart.caption)
+    ax.set_label(chart.caption)  # outside the picture; saved files tell it
     return ax
 
 
@@ -409,8 +409,10 @@ def _scales(ax: Axes, chart: Chart) -> None:
     places = np.unique(np.concatenate([np.zeros(0), *(np.ravel(o.x) for o in chart.lines)]))
     if chart.ticks:
         ax.set_xticks([at for at, _ in chart.ticks], [short(words) for _, words in chart.ticks])
-        if len(chart.ticks) > 3:
-            slant(ax)
+        if len(chart.ticks) > 3:  # slanted names stand clear of one another
+            ax.tick_params(axis="x", labelrotation=30)
+            for name in ax.get_xticklabels():
+                name.set(ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.5, len(chart.ticks) - 0.5)
     elif len(places) == max((len(line.x) for line in chart.lines), default=0) <= _MOST_TICKS:
         ax.set_xticks(places, [f"{place:.4g}" for place in places])

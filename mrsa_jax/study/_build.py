@@ -130,7 +130,9 @@ def guaranteed_privacy(
     k, block = sizes_of(selector)
     target = selector.num_clients if k == selector.num_clients else block
     loses = protocol.step_dropout_rate > 0
-    stated = 1 if loses and protocol.split_policy != "abort" else _stated(selector)
+    stated = int(getattr(selector, "privacy_target", 1))
+    if loses and protocol.split_policy != "abort":
+        stated = 1
     graph = Graph.parse(protocol.graph)
     numbers = graph.parameters or (protocol.degree or 0,)
     is_whole = graph.row.is_complete or (graph.row.is_connected(*numbers) and not loses)
@@ -143,10 +145,6 @@ def guaranteed_privacy(
     columns = zip(segments.column_sizes(k, block), segments.cuts, strict=True)
     holds = all(size % (cut * block) == 0 for size, cut in columns)
     return block if holds else 1
-
-
-def _stated(selector: selection.Selector) -> int:
-    return int(getattr(selector, "privacy_target", 1))
 
 
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:
@@ -291,11 +289,6 @@ def build_server(config: TrainingConfig) -> optax.GradientTransformation | None:
     from mrsa_jax.study._servers import SERVERS  # imports optax, which only trainings need
 
     return SERVERS[config.server](config.server_learning_rate)
-
-
-def work_of_round(population: PopulationConfig, clients: Any, dim: int) -> float:
-    """Return parameters times samples of a round, which its seconds on a CPU go by."""
-    return float(dim * population.cohort_size * np.asarray(clients.sizes).mean())
 
 
 def build_mesh(config: ResourceConfig, work: float = math.inf) -> jax.sharding.Mesh | None:

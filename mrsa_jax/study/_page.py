@@ -310,10 +310,13 @@ def _css(kind: str) -> str:
 _NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±/].*)?|-|–|nan|none|inf", re.IGNORECASE)
 
 
-def figures_section(pictures: Mapping[str, tuple[str, bytes]], title: str = "Figures") -> Section:
-    """Return figures side by side: name -> what it shows, and its PNG."""
-    shown_ones = "".join(figure(caption, png) for caption, png in pictures.values())
-    return Section(title, f'<div class="figures">{shown_ones}</div>' if pictures else "")
+def figures_section(pictures: Mapping[str, bytes], captions: Mapping[str, str]) -> Section:
+    """Return figures side by side, by name as PNG; what one shows is its name, or its caption."""
+    shown_ones = "".join(
+        figure(captions.get(name, name.replace("_", " ").capitalize()), png)
+        for name, png in pictures.items()
+    )
+    return Section("Pictures", f'<div class="figures">{shown_ones}</div>' if pictures else "")
 
 
 def charts_section(

@@ -180,7 +180,7 @@ def study_page(
         drift_section(results, rows),
         _page.charts_section(_costs(results), series, "Privacy and its cost"),
         _page.charts_section(others, series),
-        _page.figures_section(captioned(more), "Pictures"),
+        _page.figures_section(more, {}),
         Section("How the trainings went", _page.paragraphs(
             f"{label}: {performance_words(record)}."
             for label, record in manifest.get("performance", {}).items()
@@ -307,11 +307,6 @@ def defaults_of(command: str) -> dict[str, Any] | None:
     if kind is None:
         return None
     return {name: v for name, v in plain_settings(kind.config()).items() if v is not tyro.MISSING}
-
-
-def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:
-    """Return each figure with what it shows."""
-    return {name: (name.replace("_", " ").capitalize(), png) for name, png in pictures.items()}
 
 
 def reading(rows: Sequence[Row]) -> str:

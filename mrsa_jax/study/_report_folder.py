@@ -52,10 +52,8 @@ def attack_page(
              path.stem in charts or (charts and path.stem.startswith(_plots.FOUND)))]  # fmt: skip
     kind = kind_named(str(manifest.get("command", "")))
     images = kind.attack.images if kind is not None and kind.attack is not None else ""
-    pictures = _report.captioned({path.stem: path.read_bytes() for path in files})
-    if "images" in pictures and images:
-        pictures["images"] = (images, pictures["images"][1])
-    shown_ones = _page.figures_section(pictures, "Pictures")
+    pictures = {path.stem: path.read_bytes() for path in files}
+    shown_ones = _page.figures_section(pictures, {"images": images} if images else {})
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
     note = f'<p class="note">The recovered values are in the same folder: {tidy(arrays)}.</p>'
     sections = [

@@ -95,16 +95,6 @@ def over_seeds(
     return found, spans
 
 
-def sweep_series(
-    table: pd.DataFrame, names: Sequence[str], hue: str | None, *, are_schemes: bool
-) -> list[Series]:
-    """Return the report's line about each curve of a sweep: a verdict over all its points."""
-    return [
-        Series(label, _verdict(rows), _words(rows, names), is_scheme=are_schemes)
-        for label, rows in by_hue(table, hue)
-    ]
-
-
 def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
     if "exposed_clients" not in rows:
         return None
@@ -224,9 +214,11 @@ def _found(results: xr.Dataset, table: pd.DataFrame) -> tuple[list[Section], lis
     """Return what was measured: a large chart and a line a curve, the points, and charts."""
     names = _points.point_columns(results)
     x, hue = default_axes(results, table)
-    series = sweep_series(
-        table, names, hue, are_schemes=hue in _points.columns_of(results, "scheme")
-    )
+    are_schemes = hue in _points.columns_of(results, "scheme")
+    series = [
+        Series(label, _verdict(rows), _words(rows, names), is_scheme=are_schemes)
+        for label, rows in by_hue(table, hue)
+    ]
     places = _page.places(series)
     seeds = _points.columns_of(results, "seed")
     settings = [name for name in names if name not in seeds] or list(names)

@@ -101,8 +101,4 @@ def run_and_save(
     own = kind_of(config).load()
     rule = "must be of a command that writes a folder"
     require(hasattr(own, "run_and_save"), "config", rule, type(config).__name__)
-    return own.run_and_save(config, checked_progress(progress), show or _show_nothing)
-
-
-def _show_nothing(found: Any) -> None:
-    """Show nothing."""
+    return own.run_and_save(config, checked_progress(progress), show or (lambda found: None))

@@ -73,7 +73,7 @@ class Sources:
 
     def __init__(self) -> None:
         """Begin with nothing read."""
-        self.digest = functools.cache(digest_of_file)
+        self.digest = functools.cache(lambda path: digest_of(path.read_bytes()))
         self._code = functools.cache(lambda code: code())
         self._of_table = each_once(self._of)
 
@@ -109,11 +109,6 @@ class Sources:
         for table in tables.values():
             found |= self._of_table(table)
         return found
-
-
-def digest_of_file(path: pathlib.Path) -> str:
-    """Return the digest of a file's content."""
-    return digest_of(path.read_bytes())
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -22,7 +22,7 @@ from mrsa_jax.availability import Availability
 from mrsa_jax.study import _build, _config, _trial
 from mrsa_jax.study._config import Config, SimulateConfig, TrainConfig
 from mrsa_jax.study._runner import DETAILS, TRAJECTORIES, VARIABLES, Machine, Variable
-from mrsa_jax.study._training_setting import lossy_trials
+from mrsa_jax.study._training_setting import lossy_rounds
 
 # ---- Variables that the data sets of all studies and sweeps share: what is known of who took part.
 #
@@ -336,10 +336,17 @@ def _with_losses(
 ) -> dict[str, np.ndarray]:
     """Play rounds in which clients are lost."""
     online, rates = _build.build_online(config.seed, config.population)
-    played = lossy_trials(config, _selector(config), online, _rule(config), first)
+    rounds = lossy_rounds(
+        config, _selector(config), online, _rule(config), num_trials=config.trials, first=first
+    )
+    played = jax.device_get(rounds._replace(assignment_keys=None))
     updates = _updates(config, map(selection.learnt_rows, _trial.each_trial(played)))
-    history = _trial.analyse_played(played, progress, at_end=TRAJECTORIES not in kept)
-    found = known_of(history, kept, updates)
+    parts: list[_trial.History] = []
+    for own in _trial.each_trial(played):  # one by one: the number of sums per round differs
+        parts.append(_trial.analyse_rounds(own, at_end=TRAJECTORIES not in kept))
+        if progress is not None:
+            progress(len(parts), config.trials)
+    found = known_of(_trial.joined(parts, np.stack), kept, updates)
     status = np.asarray(played.status)
     failed = ((status != Status.OK) & (status != Status.SKIPPED)).sum(axis=1).astype(np.int32)
     found |= {"failed_rounds": failed} | ({"status": status} if "status" in kept else {})

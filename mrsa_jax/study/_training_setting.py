@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from mrsa_jax import availability, federated, selection
@@ -14,7 +13,7 @@ from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study import _build, _config, _segments, _trial
 from mrsa_jax.study._build import code_dim
-from mrsa_jax.study._config import Config, DemoConfig, Scheme, SimulateConfig, TrainConfig
+from mrsa_jax.study._config import Config, DemoConfig, Scheme, TrainConfig
 from mrsa_jax.study._progress import Progress, note
 from mrsa_watch._base.errors import require
 
@@ -66,23 +65,14 @@ class Played:
         return np.asarray(sent[asked.any(axis=1)].sum(axis=1))
 
 
-def _lossy_rounds(
+def lossy_rounds(
     config: Config, selector: selection.Selector, available: Any, rule: Any, **trials: Any
 ) -> selection.RoundHistory:
+    """Roll rounds out in which clients are lost."""
     steps = availability.independent_steps(config.protocol.step_dropout_rate)
     return selection.rollout_rounds(
         config.seed, selector, available, steps, config.rounds, rule=rule, **trials
     )
-
-
-def lossy_trials(
-    config: SimulateConfig, selector: selection.Selector, available: Any, rule: Any, first: int
-) -> selection.RoundHistory:
-    """Roll trials out in whose rounds clients are lost; NumPy arrays, without keys."""
-    own = {"num_trials": config.trials, "first": first}
-    rounds = _lossy_rounds(config, selector, available, rule, **own)
-    played: selection.RoundHistory = jax.device_get(rounds._replace(assignment_keys=None))
-    return played
 
 
 def play(
@@ -109,7 +99,7 @@ def play(
             return Played(_trial.analyse(sums, at_end=at_end), None, None)
         asked, rounds = np.asarray(cohorts), None
     else:
-        rounds = _lossy_rounds(config, selector, available, rule)
+        rounds = lossy_rounds(config, selector, available, rule)
         if segments is None:
             return Played(_trial.analyse_rounds(rounds, at_end=at_end), rounds, rule)
         asked = np.asarray(rounds.survivors)[:, 0]
@@ -188,7 +178,8 @@ def setting_of(
     dataset, clients = build(config.seed, config.data, config.population.num_clients)
     model = _build.build_model(config.training, dataset)
     dim = federated.num_parameters(model, dataset.input_shape)
-    work = _build.work_of_round(config.population, clients, dim)
+    # a round's seconds on a CPU go by it
+    work = float(dim * config.population.cohort_size * np.asarray(clients.sizes).mean())
     trainer = _build.build_trainer(config.training, model)
     sizes = getattr(trainer, "state_sizes", None)
     rule = "must be one without state in a demo, whose attack trains single clients"

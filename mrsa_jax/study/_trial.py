@@ -224,21 +224,6 @@ def analyse_rounds(history: selection.RoundHistory, *, at_end: bool = False) -> 
     return analyse_sums(rows, rounds, np.asarray(history.participation), at_end=at_end)
 
 
-def analyse_played(
-    played: selection.RoundHistory,
-    progress: Callable[[int, int], None] | None = None,
-    *,
-    at_end: bool = False,
-) -> History:
-    """Analyse trials of such rounds one by one: the number of sums per round differs."""
-    parts: list[History] = []
-    for own in each_trial(played):
-        parts.append(analyse_rounds(own, at_end=at_end))
-        if progress is not None:
-            progress(len(parts), len(played.status))
-    return joined(parts, np.stack)
-
-
 def each_trial(played: selection.RoundHistory) -> Iterator[selection.RoundHistory]:
     """Go through trials of rounds with dropouts inside."""
     for b in range(len(played.status)):
