@@ -56,8 +56,11 @@ def _is_regular(gram):
         own = sums[: rank - k]
         for i in range(own.size):
             own[i] = np.uint64(gram[k, k + i])
-        for j in range(0, k, 4):
-            _subtract(rows, over, j, min(j + 4, k), k, own)
+        for j in range(k):
+            head = np.uint64(rows[j, k]) * over[j] % _SMALL
+            factor, row = np.uint64((_SMALL - head) % _SMALL), rows[j, k:]
+            for i in range(own.size):
+                own[i] += factor * np.uint64(row[i])
             if j % _MOST_SUMMED == 0:
                 for i in range(own.size):
                     own[i] %= _SMALL
@@ -68,24 +71,6 @@ def _is_regular(gram):
             return False
         over[k] = power(own[0], _SMALL - np.uint64(2), _SMALL)
     return True
-
-
-@compiled
-def _subtract(rows, over, start, end, k, sums):
-    """Subtract what up to four rows that are done have of row k."""
-    factors, at = np.zeros(4, np.uint32), np.zeros(4, np.int64)
-    for t in range(4):
-        at[t] = min(start + t, end - 1)
-        if start + t < end:
-            head = np.uint64(rows[at[t], k]) * over[at[t]] % _SMALL
-            factors[t] = np.uint32((_SMALL - head) % _SMALL)
-    a, b, c, d = rows[at[0], k:], rows[at[1], k:], rows[at[2], k:], rows[at[3], k:]
-    f, g, h, e = factors[0], factors[1], factors[2], factors[3]
-    for i in range(sums.size):
-        sums[i] += (
-            np.uint64(f) * np.uint64(a[i]) + np.uint64(g) * np.uint64(b[i])
-            + np.uint64(h) * np.uint64(c[i]) + np.uint64(e) * np.uint64(d[i])
-        )  # fmt: skip
 
 
 @compiled
