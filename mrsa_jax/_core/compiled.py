@@ -73,18 +73,22 @@ def bring_up(work, rank, column):
 
 
 @compiled
-def _reduce_row(row, basis, pivots, rank, prime):
-    """Clear the pivots of `basis[:rank]` (rows with a leading 1) from a row, in place.
+def add_product(sums, row, factor, square):
+    """Add a multiple of residues to sums below the square of the prime, and keep them below it."""
+    for j in range(row.size):
+        total = sums[j] + factor * np.uint64(row[j])
+        sums[j] = min(total, total - square)  # what wraps is larger
 
-    A multiple is subtracted by adding (prime - factor) times the row, so that all stays positive.
+
+@compiled
+def lowered(value, prime, negative):
+    """Return value / 2^32 modulo an odd prime, of a value below prime 2^32 (Montgomery).
+
+    `negative` is -1 / prime modulo 2^32.
     """
-    for k in range(rank):
-        start = pivots[k]
-        factor = row[start]
-        if factor != np.uint64(0):
-            other = prime - factor
-            for j in range(start, row.shape[0]):
-                row[j] = (row[j] + other * basis[k, j]) % prime
+    factor = np.uint32(np.uint32(value) * negative)
+    rest = np.uint32((value + np.uint64(factor) * np.uint64(prime)) >> np.uint64(32))
+    return min(rest, np.uint32(rest - np.uint32(prime)))
 
 
 @compiled
@@ -95,25 +99,47 @@ def independent_rows(rows, prime):
     """
     count, columns = rows.shape
     most = min(count, columns)
-    basis = np.zeros((most, columns), np.uint64)
-    pivots = np.zeros(most, np.int64)
+    basis, pivots = np.zeros((most, columns), np.uint32), np.zeros(most, np.int64)
+    units = np.zeros(most, np.uint64)  # 2^64 over the entry at each one's pivot
     grew = np.zeros(count, np.bool_)
+    square, word = prime * prime, np.uint64(2**32) % prime
+    negative = np.uint32(np.uint64(2**32) - power(prime, np.uint64(2**30 - 1), np.uint64(2**32)))
+    sums = np.empty(columns, np.uint64)
     rank = 0
     for i in range(count):
         if rank == most:
             break
-        row = rows[i].copy()
-        _reduce_row(row, basis, pivots, rank, prime)
+        for j in range(columns):
+            sums[j] = rows[i, j]
+        for k in range(rank):
+            start = pivots[k]
+            head = lowered(sums[start], prime, negative)
+            if head != np.uint32(0):
+                factor = np.uint64(lowered(np.uint64(head) * units[k], prime, negative))
+                add_product(sums[start:], basis[k, start:], prime - factor, square)
+        row = basis[rank]
+        for j in range(columns):
+            row[j] = lowered(sums[j], prime, negative)
         place = first_nonzero(row)
         if place < 0:
             continue
         inverse = power(row[place], prime - np.uint64(2), prime)
-        for j in range(columns):
-            basis[rank, j] = row[j] * inverse % prime
+        units[rank] = inverse * (word * word % prime) % prime
         pivots[rank] = place
         grew[i] = True
         rank += 1
     return grew
+
+
+@compiled
+def independent_rows_of_each(matrices, prime):
+    """Return what `independent_rows` does of each of some matrices, bool `[matrices, rows]`."""
+    found = np.empty(matrices.shape[:2], np.bool_)
+    for b in range(found.shape[0]):
+        grew = independent_rows(matrices[b], prime)
+        for i in range(grew.size):
+            found[b, i] = grew[i]
+    return found
 
 
 @compiled
@@ -130,21 +156,22 @@ def reduced_echelon(rows, prime):
     work = rows.copy()
     count, columns = work.shape
     pivots = np.zeros(min(count, columns), np.int64)
+    square = prime * prime
     rank = 0
     for column in range(columns):
         if rank == count:
             break
+        for i in range(count):
+            work[i, column] %= prime
         if not bring_up(work, rank, column):
             continue
         inverse = power(work[rank, column], prime - np.uint64(2), prime)
         for j in range(columns):
-            work[rank, j] = work[rank, j] * inverse % prime
+            work[rank, j] = work[rank, j] % prime * inverse % prime
         for i in range(count):
             factor = work[i, column]
             if i != rank and factor != np.uint64(0):
-                other = prime - factor
-                for j in range(columns):
-                    work[i, j] = (work[i, j] + other * work[rank, j]) % prime
+                add_product(work[i], work[rank], prime - factor, square)
         pivots[rank] = column
         rank += 1
-    return work[:rank], pivots[:rank]
+    return work[:rank] % prime, pivots[:rank]

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Int32, Shaped
 from mrsa_jax._core.arrays import LITTLE, as_integers, on_device, one_program
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import chosen_form, forced_form, is_traced, over_cores, within_memory
-from mrsa_jax._core.prime import PRIMES, codes, field, host_residues, inverses, minor_bits, residues
+from mrsa_jax._core.prime import PRIMES, codes, field, host_residues, minor_bits, residues
 from mrsa_jax.modular import _blocked
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
@@ -206,28 +206,13 @@ def _raised(ranks: Array, places: Array, found: Array) -> Array:
 _FEWEST_A_CORE = 8
 
 
-def compiled_ranks(matrices: np.ndarray) -> np.ndarray:
-    """Return the ranks of integer matrices `[batch, rows, columns]` modulo a small prime, int32.
-
-    Four times as fast as modulo a large one, and proof enough of a rank that meets an upper bound.
-    """
-    from mrsa_jax.modular import _ranks
-
-    def part(chunk: np.ndarray) -> np.ndarray:
-        small = host_residues(chunk, _ranks.SMALL, np.int32)
-        found: np.ndarray = _ranks.ranks(small, inverses(_ranks.SMALL))
-        return found
-
-    return _in_parts(part, matrices)
-
-
 def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
     """Return the ranks of the first j + 1 rows of integer matrices modulo a prime, int32."""
     from mrsa_jax._core import compiled
 
     def part(chunk: np.ndarray) -> np.ndarray:
-        rows = host_residues(chunk, prime, np.uint64)
-        grew = [compiled.independent_rows(m, np.uint64(prime)) for m in rows]
+        rows = np.ascontiguousarray(host_residues(chunk, prime, np.uint64))
+        grew = compiled.independent_rows_of_each(rows, np.uint64(prime))
         return np.cumsum(grew, axis=1, dtype=np.int32)
 
     return _in_parts(part, matrices)
@@ -324,7 +309,7 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     Cost: rows**2 * columns / 2 multiplications a matrix and prime (rows <= columns).
     """
     array = as_integers(matrix, "matrix")
-    # One rule in three forms: compiled loops on a CPU (`_ranks`), blocks of rows by XLA
+    # One rule in three forms: compiled loops on a CPU, blocks of rows by XLA
     # (`_blocked`), a kernel on a GPU (`_rank_kernel`). All decide modulo primes that are drawn for
     # this call.
     form = chosen_form(("loops", "xla", "pallas"), array)
@@ -355,11 +340,12 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
 
 
 def _ranks_by_loops(host: np.ndarray) -> np.ndarray:
-    ranks = compiled_ranks(host)
+    first, *others = _drawn_for(host)
+    ranks = compiled_prefix_ranks(host, first)[:, -1]
     bounds = np.full(len(host), host.shape[1], np.int32)
     left = np.flatnonzero(ranks < bounds)
     bounds[left] = host_upper_bounds(host[left])
-    for prime in _drawn_for(host) if (ranks < bounds).any() else ():
+    for prime in others:
         left = np.flatnonzero(ranks < bounds)
         if left.size:
             ranks[left] = np.maximum(ranks[left], compiled_prefix_ranks(host[left], prime)[:, -1])

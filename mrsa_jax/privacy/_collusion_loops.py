@@ -15,20 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled, first_nonzero, power
+from mrsa_jax._core.compiled import add_product, compiled, first_nonzero, power
 
 _ODD, _FIRST, _SECOND = (
     np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 )  # fmt: skip
-
-
-@compiled
-def _add_product(sums, row, factor, square, count):
-    """Add a multiple of residues to sums below the square of the prime, and keep them below it."""
-    wide = np.uint64(factor)
-    for j in range(count):
-        total = sums[j] + wide * np.uint64(row[j])
-        sums[j] = min(total, total - square)  # what wraps is larger
 
 
 @compiled
@@ -54,7 +45,7 @@ def _solution(rows, count, values, prime, sums, form, pivots):
         for k in range(rank):
             factor = sums[pivots[k]] % prime
             if factor != np.uint64(0):
-                _add_product(sums, form[k], prime - factor, square, count)
+                add_product(sums, form[k, :count], prime - factor, square)
         for j in range(count):
             form[rank, j] = np.uint32(sums[j] % prime)
         place = first_nonzero(form[rank, :count])

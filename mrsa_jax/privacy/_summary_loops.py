@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import compiled, first_nonzero
+from mrsa_jax._core.compiled import compiled, first_nonzero, lowered, power
 
-_ZERO, _HALF = np.uint32(0), np.uint64(32)
+_ZERO = np.uint32(0)
 
 # ---- Classes of clients with equal columns, after each round.
 
@@ -75,28 +75,8 @@ def collapse(history, names, smallest, distinct, counts):
 
 
 @compiled
-def _times(a, b, prime, negative):
-    """Return a b / 2^32 modulo the prime, below 1.3 of it; `negative` is -1 / prime mod 2^32."""
-    product = np.uint64(a) * np.uint64(b)
-    factor = np.uint32(np.uint32(product) * negative)
-    return np.uint32((product + np.uint64(factor) * np.uint64(prime)) >> _HALF)
-
-
-@compiled
 def _reduced(value, prime):
     return min(value, np.uint32(value - prime))
-
-
-@compiled
-def _inverse(value, one, prime, negative):
-    """Return the inverse of a residue that is not zero, as the power p - 2."""
-    found, square, left = one, value, np.uint32(prime - np.uint32(2))
-    while left > _ZERO:
-        if left & np.uint32(1):
-            found = _reduced(_times(found, square, prime, negative), prime)
-        square = _reduced(_times(square, square, prime, negative), prime)
-        left = np.uint32(left >> np.uint32(1))
-    return found
 
 
 @compiled
@@ -109,13 +89,13 @@ def _values(row, kernel, free, pivots, rank, one, prime, negative, values):
         factor = row[pivots[s]]
         if factor == _ZERO:
             continue
-        part = kernel[s, :count]
+        part, wide = kernel[s, :count], np.uint64(factor)
         if factor == one:
             for c in range(count):
                 values[c] = _reduced(np.uint32(values[c] + part[c]), prime)
         else:
             for c in range(count):
-                product = _reduced(_times(part[c], factor, prime, negative), prime)
+                product = lowered(np.uint64(part[c]) * wide, prime, negative)
                 values[c] = _reduced(np.uint32(values[c] + product), prime)
     return first_nonzero(values)
 
@@ -133,8 +113,8 @@ def _taken(kernel, at, rank, factors, last, prime, negative, is_zero):
             continue
         row, some = kernel[s, :last], _ZERO
         for c in range(last):
-            value = np.uint32(row[c] + _times(factors[c], head, prime, negative))
-            value = _reduced(_reduced(value, prime), prime)
+            product = lowered(np.uint64(factors[c]) * np.uint64(head), prime, negative)
+            value = _reduced(np.uint32(row[c] + product), prime)
             row[c] = value
             some = np.uint32(some | value)
         is_zero[s] = some == _ZERO
@@ -174,6 +154,8 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
     free, pivots = np.empty(columns, np.int64), np.empty(most, np.int64)
     is_zero = np.empty(most, np.bool_)
     rank, seen, is_proven = 0, 0, True
+    whole = np.uint64(prime)
+    square = np.uint64(one) * np.uint64(one) % whole
     for c in range(columns):
         free[c], first[c] = c, -1
     for j in range(rows.shape[0]):
@@ -185,10 +167,10 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
             at = _values(row, kernel, free, pivots, rank, one, prime, negative, own)
         if at >= 0:
             last = count - 1
-            factor = np.uint32(prime - _inverse(own[at], one, prime, negative))
+            inverse = power(own[at], prime - np.uint32(2), whole) * square % whole
             own[at] = own[last]
             for c in range(last):
-                own[c] = _reduced(_times(own[c], factor, prime, negative), prime)
+                own[c] = lowered(np.uint64(own[c]) * (whole - inverse), prime, negative)
             _taken(kernel, at, rank, own, last, prime, negative, is_zero)
             pivots[rank], free[at] = free[at], free[last]
             rank += 1

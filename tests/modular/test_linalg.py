@@ -15,7 +15,7 @@ from mrsa_jax._core import prime as prime_field
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import compiling_for
 from mrsa_jax._core.prime import PRIMES
-from mrsa_jax.modular import _blocked, _linalg, _ranks, rank, rank_trajectory
+from mrsa_jax.modular import _blocked, _linalg, rank, rank_trajectory
 from mrsa_watch._base.primes import NUM_PRIMES, draw_primes, enough_primes, error_bits
 
 
@@ -100,28 +100,32 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
     assert rank_trajectory(np.diag([1, q])).tolist() == [1, 2]
 
 
-SMALL_PRIMES = pytest.mark.parametrize(
-    ("form", "small"), [("loops", _ranks.SMALL), ("xla", _blocked.SMALL_PRIME)]
-)
+def test_a_rank_that_drops_modulo_a_prime_is_raised_by_the_next(monkeypatch):
+    monkeypatch.setattr(_linalg, "_drawn_for", lambda _: PRIMES)
+    first, second = PRIMES
+    cases = [np.diag([first, 1, 1]), np.diag([1, second, 1]), np.ones((3, 3), int)]
+    with mj.use_form("loops"):
+        assert rank(np.stack(cases)).tolist() == [3, 3, 1]
 
 
-@SMALL_PRIMES
-def test_a_rank_that_drops_modulo_the_small_prime_is_raised(form, small):
+def test_a_rank_that_drops_modulo_the_small_prime_is_raised():
+    small = _blocked.SMALL_PRIME
     cases = [np.diag([small, 1, 1]), np.diag([1, 1, 1]), np.diag([PRIMES[0], small, 1]),
              np.diag([PRIMES[0] * small, 1, 0]), np.ones((3, 3), int)]  # fmt: skip
-    with mj.use_form(form):
+    with mj.use_form("xla"):
         assert rank(np.stack(cases)).tolist() == [3, 3, 3, 2, 1]
 
 
-@pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, _ranks.SMALL])
+@pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, 8_191])
 def test_inverses_modulo_small_primes(small):
     found = prime_field.inverses(small).astype(np.int64)
     assert found[0] == 0
     assert (np.arange(small) * found % small).tolist() == [0, *[1] * (small - 1)]
 
 
-@SMALL_PRIMES
-def test_small_prime_arithmetic_is_exact_on_its_largest_residues(form, small):
+@pytest.mark.parametrize("form", ["loops", "xla"])
+def test_arithmetic_modulo_a_prime_is_exact_on_its_largest_residues(form):
+    small = PRIMES[0] if form == "loops" else _blocked.SMALL_PRIME
     # every entry is +-(p // 2) or +-1: products reach the largest values there are
     rng = np.random.default_rng(4)
     half = small // 2
@@ -143,7 +147,7 @@ def test_small_prime_arithmetic_is_exact_on_its_largest_residues(form, small):
                 found += 1
         expected.append(found)
     if form == "loops":
-        assert _linalg.compiled_ranks(matrices).tolist() == expected
+        assert _linalg.compiled_prefix_ranks(matrices, small)[:, -1].tolist() == expected
     else:
         flags = _blocked.independent_rows(on_device(matrices, jnp.int32), None, 9)
         assert flags.sum(axis=1).tolist() == expected

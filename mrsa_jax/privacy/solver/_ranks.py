@@ -34,7 +34,7 @@ def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
     from mrsa_jax._core import compiled
 
     rows = np.ascontiguousarray(residues)
-    return np.asarray(compiled.independent_rows(rows, np.uint64(prime)))
+    return np.asarray(compiled.independent_rows_of_each(rows[None], np.uint64(prime))[0])
 
 
 def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
