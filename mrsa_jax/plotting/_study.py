@@ -142,24 +142,23 @@ def _cardinality(results: xr.Dataset) -> Chart:
     return Chart.named("aggregation_cardinality", lines)
 
 
-def _two(
-    results: xr.Dataset, axis: str, thick: tuple[str, str], thin: tuple[str, str]
-) -> list[Line]:
-    """Return two lines for each scheme and the band between them: variable, name of each."""
-    lines = []
-    x = _rounds(results, axis)
-    for label in _labels(results):
-        own = results.sel(scheme=label)
-        main, other = own[thick[0]].values, own[thin[0]].values
-        low, high = np.minimum(main, other), np.maximum(main, other)
-        lines.append(Line(label, x, main, thick[1], low, high))
-        lines.append(Line(label, x, other, thin[1], weight="thin"))
-    return lines
+def _between(
+    name: str, axis: str, thick: tuple[str, str], thin: tuple[str, str]
+) -> Callable[[xr.Dataset], Chart]:
+    """Return what makes a chart of two lines a scheme and their band: variable, name of each."""
 
+    def make(results: xr.Dataset) -> Chart:
+        lines = []
+        x = _rounds(results, axis)
+        for label in _labels(results):
+            own = results.sel(scheme=label)
+            main, other = own[thick[0]].values, own[thin[0]].values
+            low, high = np.minimum(main, other), np.maximum(main, other)
+            lines.append(Line(label, x, main, thick[1], low, high))
+            lines.append(Line(label, x, other, thin[1], weight="thin"))
+        return Chart.named(name, lines)
 
-def _epsilon(results: xr.Dataset) -> Chart:
-    worst, mean = ("epsilon_worst", "worst client"), ("epsilon_mean", "mean client")
-    return Chart.named("epsilon", _two(results, "evaluation", worst, mean))
+    return make
 
 
 def _accuracy_epsilon(results: xr.Dataset) -> Chart:
@@ -172,11 +171,6 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
             told = "worst client's" if name == "worst" else "clients' mean"
             lines.append(Line(label, spent, accuracy, f"{told} epsilon", weight=weight))
     return Chart.named("accuracy_epsilon_so_far", lines)
-
-
-def _bits(results: xr.Dataset) -> Chart:
-    worst, median = ("bits_worst", "worst client"), ("bits_median", "median client")
-    return Chart.named("bits_worst", _two(results, "rounds_done", worst, median))
 
 
 def _drift(results: xr.Dataset) -> Chart:
@@ -210,9 +204,13 @@ _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {
         "exposed_clients", kind="step", whole="xy", empty="no client is exposed")),
     "aggregation_cardinality": ("aggregation_cardinality", _cardinality),
     "fairness_gap": ("fairness_gap", _simple("fairness_gap")),
-    "epsilon": ("epsilon_worst", _epsilon),
+    "epsilon": ("epsilon_worst", _between(
+        "epsilon", "evaluation", ("epsilon_worst", "worst client"),
+        ("epsilon_mean", "mean client"))),
     "reconstruction_error": ("reconstruction_error", _reconstruction),
-    "bits_worst": ("bits_worst", _bits),
+    "bits_worst": ("bits_worst", _between(
+        "bits_worst", "rounds_done", ("bits_worst", "worst client"),
+        ("bits_median", "median client"))),
     "correlation": ("correlation", _drift),
 }  # fmt: skip
 

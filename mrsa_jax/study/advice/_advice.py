@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mrsa_jax.study._findings import as_json
+from mrsa_jax.study._page import text_of
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Setting
 from mrsa_watch._base.html import card, hidden_words
@@ -236,23 +237,6 @@ def enforced(chosen: Option, loss_rate: float) -> str:
     )
 
 
-_READING = (
-    "T: the fewest clients in any combination of sums, and hidden: among how many every client is "
-    "hidden, both for any number of rounds (1 is nothing). Mean clients: per round, rounds "
-    "without a sum counted as 0; exact where no ± is given. {played}best: no other "
-    "scheme is as good in T, hidden and mean clients, and better in one."
-)
-_PLAYED = (
-    "F: fairness gap. It, and what is left of weak T, and of hidden for the worst and the median "
-    "client, after {rounds} rounds are of {trials} simulated trials, ± their 95 % interval. "
-)
-_DRIFTING = (
-    "Update hidden: the same of the worst update of any one of these rounds, if all clients' "
-    "updates drift with memory {memory:.6g}, share {share:.3g}; of updates that never change all "
-    "else is. "
-)
-
-
 @dataclasses.dataclass(frozen=True, repr=False)
 class Advice:
     """What each scheme gives, and which to take.
@@ -298,10 +282,10 @@ class Advice:
     def reading(self) -> str:
         """How to read the table."""
         own = self.setting
-        played = _PLAYED.format(rounds=own.rounds, trials=own.trials) if own.trials else ""
+        played = text_of("advice_played") if own.trials else ""
         if own.memory is not None:
-            played += _DRIFTING.format(memory=own.memory, share=own.share)
-        return _READING.format(played=played)
+            played += text_of("advice_drifting")
+        return text_of("advice_reading").format(played=played.format(**vars(own)))
 
     @property
     def table(self) -> list[tuple[str, ...]]:

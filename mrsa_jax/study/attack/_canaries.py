@@ -9,6 +9,7 @@ import numpy as np
 from mrsa_jax import attacks, dp
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._page import text_of
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
@@ -57,7 +58,8 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
             pair = (scores.without, scores.shifted)
             score(config.false_positive_rates, report, head, more, mu, pair)
             progress.update(done + 1, len(config.others) * len(chosen))
-    report.sentences += [*_verdicts(report), *found_words(report), *_MEANING]
+    report.sentences += [*_verdicts(report), *found_words(report)]
+    report.sentences += [text_of("canaries_ledger"), text_of("canaries_interval")]
 
 
 def _residuals(scores: attacks.CanaryScores) -> dict[str, float]:
@@ -100,18 +102,6 @@ def _verdicts(report: AttackFindings) -> list[str]:
         f"rounds by {2 * row['correlation_margin']:.2g}."
         for row in report.summary
     ]
-
-
-_MEANING: tuple[Any, ...] = (
-    "ledger mu: what the noise of those who were in the client's sums allows at most, whoever the "
-    "others are, if the noise were Gaussian, rounding in its sensitivity; ledger epsilon is proven "
-    "for the integers that are drawn. mu: what the best test should reach: with the others known "
-    "the ledger's, except for rounding, which hides a little more.",
-    "The interval takes no law for granted: no mechanism of a smaller mu than its lower end allows "
-    "both error rates that were seen. noise scale, correlation: the variance of what is left of "
-    "the sums without the updates, of the round where it is least, and its largest correlation "
-    "between two rounds; by plan 1, or a little more for the rounding, and 0.",
-)
 
 
 # --- memory -------------------------------------------------------------------------------------

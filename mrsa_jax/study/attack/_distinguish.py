@@ -19,6 +19,7 @@ from mrsa_jax._core.device import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._page import text_of
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
@@ -57,7 +58,8 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
                 score(config.false_positive_rates, report, head, more, attack.test(kept).mu, scores)
                 if is_drawn:
                     progress.update(done + 1, total)
-    report.sentences += [*found_words(report), *_MEANING]
+    report.sentences += [*found_words(report)]
+    report.sentences += [text_of("distinguish_mu"), text_of("distinguish_rates")]
 
 
 def client_of(figures: np.ndarray, name: str) -> int:
@@ -268,15 +270,6 @@ def found_words(report: AttackFindings) -> list[str]:
         at = f"{label}: at {rate:.3g} false positives"
         words.append(f"{at} a shift is found in {', '.join(found)}.")
     return words
-
-
-_MEANING = (
-    "mu: the best test is that of N(0, 1) against N(mu, 1); formula mu is that of Gaussian "
-    "updates that do not change, (shift/spread) / sqrt(hidden among - 1) without noise.",
-    "Rates of true positives, with 95 % intervals, are measured at the threshold that should "
-    "give that rate of false positives. The formula is what the best test attains if the "
-    "others' updates are Gaussian: a figure under an assumption, no guarantee.",
-)
 
 
 # --- memory -------------------------------------------------------------------------------------

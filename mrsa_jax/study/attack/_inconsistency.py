@@ -8,6 +8,7 @@ from typing import Any
 from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._page import text_of
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
@@ -42,11 +43,7 @@ def run(config: InconsistencyConfig, report: AttackFindings, progress: Progress)
         report.scores.append(row)
         report.arrays[f"update_{name}"] = found.update
         progress.update(done + 1, len(config.pads))
-    report.sentences += [
-        "The error is of the target's update, relative and squared; the sum with pads that do not "
-        "cancel is uniform in the ring. Clients who compare a hash of the model, or bind their "
-        "pads to it, are not fooled."
-    ]
+    report.sentences.append(text_of("inconsistency"))
 
 
 # --- memory -------------------------------------------------------------------------------------
