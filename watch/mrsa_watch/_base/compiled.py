@@ -19,6 +19,7 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
+from llvmlite.binding import Linkage
 from numba.core import ir, types as _types
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
@@ -132,7 +133,14 @@ def _message(sources: Iterable[Any]) -> str:
     return f"integers must be of one kind in a compiled loop; {met} meet"
 
 
-class _Part(JITCodeLibrary):
+class _Loop(JITCodeLibrary):
+    """Code that is optimised once: as a whole, after all of its parts are in it."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+
+class _Part(_Loop):
     """Code that is only a part of other loops': they optimise it and make machine code of it."""
 
     def _optimize_final_module(self) -> None:
@@ -140,6 +148,15 @@ class _Part(JITCodeLibrary):
 
     def _finalize_final_module(self) -> None:
         self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        self._ensure_finalized()
+        if self._shared_module is None:
+            self._shared_module = self._final_module
+            for function in self._final_module.functions:
+                if not function.is_declaration and function.linkage == Linkage.external:
+                    function.linkage = "linkonce_odr"
+        return self._shared_module
 
 
 @contextlib.contextmanager
@@ -185,7 +202,7 @@ class IntegerCompiler(CompilerBase):
         if codegen._library_class is _Part:
             return super().compile_extra(func)
         rtsys.initialize(context)  # no part of a loop
-        self.state.library = codegen.create_library(func.__qualname__)
+        self.state.library = _Loop(codegen, func.__qualname__)
         self.state.library.enable_object_caching()
         with _of_parts(codegen):
             return super().compile_extra(func)
