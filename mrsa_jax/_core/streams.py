@@ -75,7 +75,8 @@ def as_key(seed: Seed) -> Key[Array, ""]:
         return jax.random.key(seed.astype(jnp.uint32), impl=_IMPLEMENTATION)
     require(is_integer(seed), "seed", "must be an integer or a typed JAX key", seed)
     require(0 <= int(seed) < 2**32, "seed", "must lie in [0, 2**32)", seed)
-    return jax.random.key(jax.device_put(np.uint32(int(seed))), impl=_IMPLEMENTATION)
+    words = jax.device_put(np.asarray([0, int(seed)], np.uint32))  # as `jax.random.key` does
+    return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
 
 
 def is_threefry(keys: Key[Array, "*batch"]) -> bool:

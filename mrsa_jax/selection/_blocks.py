@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
-from mrsa_jax._core.arrays import one_program, pytree, zeros
+from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, plain, unless_traced
 from mrsa_jax._core.selector import SelectorState
@@ -58,7 +58,8 @@ class BlockSelection:
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and standard deviation of the size of a round's sum (Theorem 1)."""
-        return all_or_none(self.num_clients, self.cohort_size, self.block_size, dropout_rates)
+        size, wanted = int(self.block_size), int(self.blocks_per_cohort)
+        return all_or_none(self.num_clients, size * wanted, size, dropout_rates)
 
     def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"] | None:
         """Return each client's chance to be in a round, the same and independent in all rounds.
@@ -146,7 +147,7 @@ def sizes_as_data(
 
 
 def _build(num_clients: int, block_size: Any, blocks: Any, least_used: Any) -> BlockSelection:
-    size, wanted, by_use = map(jnp.int32, (block_size, blocks, least_used))
+    size, wanted, by_use = (on_device(each, np.int32) for each in (block_size, blocks, least_used))
     return BlockSelection(size, wanted, by_use, int(num_clients))
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import ALWAYS, is_threefry, key_words
+from mrsa_jax._core.streams import ALWAYS, is_threefry
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.selection._bernoulli import BernoulliSelection
 from mrsa_jax.selection._blocks import BlockSelection
@@ -90,7 +90,7 @@ def _play(
         chances[:clients] = np.asarray(scheme.threshold)
         numbers = chances, rounds
     play = _loops.play_blocks if is_of_blocks else _loops.play_coins
-    own = np.array([int(word) for word in key_words(key)], np.uint32)
+    own = np.asarray(jax.random.key_data(key))
     counts = np.empty((trials, clients), np.int32)
 
     def part(some: slice) -> None:
