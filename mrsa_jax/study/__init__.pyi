@@ -26,10 +26,9 @@ from ._parts import register as register
 from ._progress import Progress as Progress
 from ._report_folder import report as report
 from ._run import check as check, run as run, run_and_save as run_and_save
-from ._sentences import sentences as sentences
 from ._store import open_study as open_study
 from ._study import compare as compare, from_histories as from_histories
-from ._summary import summarise as summarise
+from ._summary import sentences as sentences, summarise as summarise
 from .advice._by_hand import explore as explore
 from .advice._run import advise as advise
 from .sweeps._merge import merge as merge

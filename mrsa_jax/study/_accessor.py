@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.study import _cite, _points, _report, _sentences
+from mrsa_jax.study import _cite, _points, _report, _summary
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer
 from mrsa_jax.study._run_folder import write_whole
@@ -120,7 +120,7 @@ class StudyAccessor:
     def sentences(self) -> tuple[str, ...]:
         """Say in plain sentences what the results show."""
         results = self._checked()
-        said = _points.sweep_sentences if self.is_sweep else _sentences.sentences
+        said = _points.sweep_sentences if self.is_sweep else _summary.sentences
         return said(results)
 
     def cite(self) -> str:

@@ -144,7 +144,7 @@ def _trials(settings: _SecaggPoint) -> dict[str, Any]:
 
 
 def _attack(row: AttackRow) -> Kind:
-    return Kind(f"attack {row.name}", row.settings, row.checked, "attack._run", "attack._points",
+    return Kind(f"attack {row.name}", row.settings, row.checked, "attack._run", "attack._run",
                 row.settings, attack=row)  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import tyro
 
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.plotting.chart import Chart
-from mrsa_jax.study import _page, _points, _sentences, _summary
+from mrsa_jax.study import _page, _points, _summary
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._points import cost_charts
@@ -174,7 +174,7 @@ def study_page(
     sections = [
         Section(_heading(first), glance + _page.legend(series, "Schemes")),
         Section(_heading(second), _page.opening([charts[name] for name in second], series)),
-        Section("Findings", _page.paragraphs(_sentences.said_of(rows, results))),
+        Section("Findings", _page.paragraphs(_summary.said_of(rows, results))),
         Section("Table", table + note),
         noise_section(results, rows),
         drift_section(results, rows),

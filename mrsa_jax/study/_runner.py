@@ -95,7 +95,7 @@ class Runner(Protocol):
         """Return about how much memory `count` points of this kind need at once."""
         ...
 
-    def run(
+    def run_points(
         self, configs: Sequence[Any], machine: Machine, kept: Collection[str], together: int
     ) -> Iterator[dict[str, np.ndarray]]:
         """Compute points of one group; give each one's variables, in order.

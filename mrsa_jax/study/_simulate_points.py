@@ -244,7 +244,7 @@ def memory_bytes(
     return simulate_bytes(config, count, at_end=at_end)
 
 
-def run(
+def run_points(
     configs: Sequence[SimulateConfig],
     machine: Machine,
     kept: Collection[str],

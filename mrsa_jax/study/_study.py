@@ -22,7 +22,6 @@ from mrsa_jax.study import (
     _cite,
     _config,
     _report,
-    _sentences,
     _simulate_points,
     _store,
     _summary,
@@ -79,7 +78,7 @@ class SavedStudy:
     def of(cls, results: xr.Dataset, out: pathlib.Path) -> SavedStudy:
         """Return the study of these results."""
         rows = _summary.summarise(results)
-        return cls(results, rows, _sentences.said_of(rows, results), out)
+        return cls(results, rows, _summary.said_of(rows, results), out)
 
     @property
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -249,7 +248,7 @@ def _simulate(
             early(_found(config, online, known))
         progress.stage(scheme.label, config.trials)
         point = dataclasses.replace(config, schemes=(text,))
-        known += _simulate_points.run([point], Machine(), EVERYTHING, 1, progress.update)
+        known += _simulate_points.run_points([point], Machine(), EVERYTHING, 1, progress.update)
     return _found(config, online, known)
 
 

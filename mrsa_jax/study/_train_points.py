@@ -139,7 +139,7 @@ def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
     return dataclasses.replace(config, resources=resources)
 
 
-def run(
+def run_points(
     configs: Sequence[TrainConfig], machine: Machine, kept: Collection[str], together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Train points side by side.

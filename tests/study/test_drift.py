@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import federated, plotting, privacy, study
-from mrsa_jax.study import _drift as study_drift, _sentences, _summary
+from mrsa_jax.study import _drift as study_drift, _summary
 
 _TEXT: dict[str, Any] = {"rounds": 9, "scheme": "uniform"}
 
@@ -71,10 +71,10 @@ def test_the_correlation_of_mates_caps_what_is_explained(trained: xr.Dataset) ->
     assert np.isnan(study_drift._capped(np.nan, 4))
     assert np.isnan(float(trained["update_mates_correlation"][0]))
     assert float(trained["update_mates_cap"][0]) == 1
-    assert not any("mates hide" in sentence for sentence in _sentences.sentences(trained))
+    assert not any("mates hide" in sentence for sentence in _summary.sentences(trained))
     found = {"update_mates_cap": 2.5, "update_mates_correlation": 0.2}
     blocks = trained.assign({name: ("scheme", [own]) for name, own in found.items()})
-    (sentence,) = [one for one in _sentences.sentences(blocks) if "mates hide" in one]
+    (sentence,) = [one for one in _summary.sentences(blocks) if "mates hide" in one]
     assert "an update among at least 2.50 under Random (kappa 0.2)." in sentence
 
 
@@ -105,7 +105,7 @@ def test_training_is_the_same_without_it(trained: xr.Dataset) -> None:
         np.testing.assert_array_equal(plain[name].values, trained[name].values)
     (row,) = _summary.summarise(plain)
     assert row.bits_worst is None
-    assert not any("drift" in sentence for sentence in _sentences.sentences(plain))
+    assert not any("drift" in sentence for sentence in _summary.sentences(plain))
 
 
 def test_weights_of_a_mean_count() -> None:
@@ -131,7 +131,7 @@ def test_a_training_of_one_round_has_spread_alone(tmp_path: Any) -> None:
 
 def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> None:
     (row,) = _summary.summarise(trained)
-    (sentence,) = [one for one in _sentences.sentences(trained) if "drift" in one]
+    (sentence,) = [one for one in _summary.sentences(trained) if "drift" in one]
     assert row.update_mates_worst == float(trained["update_mates_worst"][0]) == 1
     assert sentence.startswith(f"Updates changed during training: {100 * row.update_lasting:.0f} %")
     hidden = f"the worst update of any one round is hidden among {row.update_hidden_worst:.2f}"

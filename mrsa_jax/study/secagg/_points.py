@@ -344,7 +344,7 @@ def memory_bytes(
     return count * secagg_bytes(config)
 
 
-def run(
+def run_points(
     configs: Sequence[SecaggConfig],
     machine: Machine,
     kept: Collection[str],

@@ -174,4 +174,4 @@ def computed(plan: Plan, task: Task) -> Iterator[dict[str, np.ndarray]]:
     runner: Runner = plan.sweep.kind.runner()
     configs = [plan.config(task, number) for number in task.numbers]
     more = {"first": task.first} if task.first else {}
-    return runner.run(configs, plan.machine, plan.sweep.kept, task.together, **more)
+    return runner.run_points(configs, plan.machine, plan.sweep.kept, task.together, **more)

@@ -233,7 +233,7 @@ def test_ten_shapes_of_blocks_and_coins_compile_nothing():
             grid = {"scheme": schemes, "seed": list(range(1 + k % 3))}
             asked = {"rounds": 9 + k, "trials": 1 + k, "population": sizes, "grid": grid}
             points.append([point.config for point in sweeps.sweep_of(asked).points()])
-    run = sweeps.sweep_of(asked).kind.runner().run
+    run = sweeps.sweep_of(asked).kind.runner().run_points
     for configs in points[:2]:
         list(run(configs, Machine(), (), 64))
     loops = play_blocks, play_coins, collapse, follow_trials, leverage_trials
