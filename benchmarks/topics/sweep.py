@@ -145,7 +145,8 @@ class _Size(NamedTuple):
 
     @property
     def words(self) -> str:
-        return f"N = {self.clients}, {self.trials} trials x {self.rounds} rounds"
+        sizes = f"{self.trials} trials x {self.rounds} rounds"
+        return f"N = {self.clients}, {self.points} points of {sizes}"
 
     @property
     def aim(self) -> float:
@@ -302,7 +303,8 @@ def cases(quick: bool) -> list[Case]:
     name = f"6 schemes x {rates} rates x 3 targets x {trials} trials x {rounds} rounds"
     found = [Case(name, lambda: _measure(_planned(rounds, trials, rates), repeats))]
     own = (40, 4, (0.3,)) if quick else (150, 20, (0.1, 0.3, 0.5))
-    sizes = [_Size(clients, *own) for clients in ((60,) if quick else (60, 120, 240, 1000))]
+    ordinary = own if quick else (150, 20, tuple(i / 20 for i in range(1, 15)))
+    sizes = [_Size(clients, *ordinary) for clients in ((60,) if quick else (60, 120, 240, 1000))]
     often = 1 if quick else 3
     for words, measure in (("against", _warm), ("cold, against", _cold)):
         for size in sizes:

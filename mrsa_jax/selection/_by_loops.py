@@ -90,7 +90,7 @@ def _play(
         chances[:clients] = np.asarray(scheme.threshold)
         numbers = chances, rounds
     play = _loops.play_blocks if is_of_blocks else _loops.play_coins
-    own = np.asarray(jax.random.key_data(key))
+    own = np.array(jax.random.key_data(key))  # writable: one type, to be compiled once
     counts = np.empty((trials, clients), np.int32)
 
     def part(some: slice) -> None:
