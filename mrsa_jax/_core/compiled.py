@@ -92,18 +92,28 @@ def lowered(value, prime, negative):
 
 
 @compiled
-def independent_rows(rows, prime):
-    """Return which rows are not combinations of the rows before them, modulo a prime.
+def negative_inverse(prime):
+    """Return -1 / prime modulo 2^32, of an odd prime, as `lowered` takes it."""
+    words = np.uint64(2**32)
+    return np.uint32(words - power(prime, np.uint64(2**30 - 1), words))
 
-    `rows` are residues, uint64 `[rows, columns]`; the answer is bool `[rows]`. Its sum is the rank.
+
+@compiled
+def echelon(rows, prime):
+    """Return the echelon form of residues `[rows, columns]`, one row after the other.
+
+    Returns:
+        bool `[rows]`, which are not combinations of those before: their number is the rank. Of
+        these, each less multiples of those before it, the form uint32 `[most, columns]` (its rows
+        up to a factor, the first entry of each a pivot that those behind it lack), the pivots'
+        columns, and 2^64 over each pivot modulo the prime.
     """
     count, columns = rows.shape
     most = min(count, columns)
-    basis, pivots = np.zeros((most, columns), np.uint32), np.zeros(most, np.int64)
-    units = np.zeros(most, np.uint64)  # 2^64 over the entry at each one's pivot
-    grew = np.zeros(count, np.bool_)
-    square, word = prime * prime, np.uint64(2**32) % prime
-    negative = np.uint32(np.uint64(2**32) - power(prime, np.uint64(2**30 - 1), np.uint64(2**32)))
+    form, pivots = np.zeros((most, columns), np.uint32), np.zeros(most, np.int64)
+    units, grew = np.zeros(most, np.uint64), np.zeros(count, np.bool_)
+    negative, square = negative_inverse(prime), prime * prime
+    word = np.uint64(2**32) % prime
     sums = np.empty(columns, np.uint64)
     rank = 0
     for i in range(count):
@@ -116,8 +126,8 @@ def independent_rows(rows, prime):
             head = lowered(sums[start], prime, negative)
             if head != np.uint32(0):
                 factor = np.uint64(lowered(np.uint64(head) * units[k], prime, negative))
-                add_product(sums[start:], basis[k, start:], prime - factor, square)
-        row = basis[rank]
+                add_product(sums[start:], form[k, start:], prime - factor, square)
+        row = form[rank]
         for j in range(columns):
             row[j] = lowered(sums[j], prime, negative)
         place = first_nonzero(row)
@@ -128,7 +138,16 @@ def independent_rows(rows, prime):
         pivots[rank] = place
         grew[i] = True
         rank += 1
-    return grew
+    return grew, form, pivots, units
+
+
+@compiled
+def independent_rows(rows, prime):
+    """Return which rows are not combinations of the rows before them, modulo a prime.
+
+    `rows` are residues, uint64 `[rows, columns]`; the answer is bool `[rows]`. Its sum is the rank.
+    """
+    return echelon(rows, prime)[0]
 
 
 @compiled

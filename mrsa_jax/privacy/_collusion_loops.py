@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.compiled import add_product, compiled, first_nonzero, power
+from mrsa_jax._core.compiled import compiled, echelon, lowered, negative_inverse
 
 _ODD, _FIRST, _SECOND = (
     np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -23,53 +23,31 @@ _ODD, _FIRST, _SECOND = (
 
 
 @compiled
-def _solution(rows, count, values, prime, sums, form, pivots):
+def _solution(rows, values, prime):
     """Change some entries of `values` so that all rows are orthogonal to it; return their rank.
 
     Args:
-        rows: uint32 `[rows, columns]`, residues; changed.
-        count: How many columns are used.
+        rows: uint32 `[rows, columns]`, residues.
         values: uint32 `[columns]`: a solution is as here where it may be.
         prime: uint64.
-        sums: uint64 `[columns]`, room for a row.
-        form: uint32 `[rows, columns]`, room for the echelon form.
-        pivots: int64 `[rows]`, room for its pivots.
     """
-    square = prime * prime
-    rank = 0
-    for i in range(rows.shape[0]):
-        if rank == count:
-            break
-        for j in range(count):
-            sums[j] = np.uint64(rows[i, j])
-        for k in range(rank):
-            factor = sums[pivots[k]] % prime
-            if factor != np.uint64(0):
-                add_product(sums, form[k, :count], prime - factor, square)
-        for j in range(count):
-            form[rank, j] = np.uint32(sums[j] % prime)
-        place = first_nonzero(form[rank, :count])
-        if place < 0:
-            continue
-        inverse = power(form[rank, place], prime - np.uint64(2), prime)
-        for j in range(count):
-            form[rank, j] = np.uint32(np.uint64(form[rank, j]) * inverse % prime)
-        pivots[rank] = place
-        values[place] = np.uint32(0)
-        rank += 1
+    grew, form, pivots, units = echelon(rows, prime)
+    rank, negative = grew.sum(), negative_inverse(prime)
+    for k in range(rank):
+        values[pivots[k]] = np.uint32(0)
     # a row is zero at the pivots of those before it
     for k in range(rank - 1, -1, -1):
-        total = _product(form[k], values, count, prime)
-        values[pivots[k]] = np.uint32((prime - total) % prime)
+        rest = lowered((prime - _product(form[k], values, prime)) * units[k], prime, negative)
+        values[pivots[k]] = lowered(np.uint64(rest), prime, negative)
     return rank
 
 
 @compiled
-def _product(left, right, count, prime):
+def _product(left, right, prime):
     """Return the scalar product of residues."""
     square = prime * prime
     total = np.uint64(0)
-    for j in range(count):
+    for j in range(right.size):
         total += np.uint64(left[j]) * np.uint64(right[j])
         total = min(total, total - square)
     return total % prime
@@ -92,10 +70,8 @@ def exposed_by_sums(spaces, basis, free, primes, random, members, exposed):
         exposed: bool `[coalitions, clients]`, all false.
     """
     rank, corank = spaces.shape[1:]
-    rows, form = np.empty((rank, corank), np.uint32), np.empty((rank, corank), np.uint32)
-    kept = np.empty((rank, corank), np.uint32)
-    values, sums = np.empty(corank, np.uint32), np.empty(corank, np.uint64)
-    pivots, places = np.empty(rank, np.int64), np.empty(corank, np.int64)
+    rows, kept = np.empty((rank, corank), np.uint32), np.empty((rank, corank), np.uint32)
+    every, places = np.empty(corank, np.uint32), np.empty(corank, np.int64)
     shown = np.empty(rank + corank, np.bool_)
     for a in range(members.shape[0]):
         own = members[a]
@@ -104,7 +80,7 @@ def exposed_by_sums(spaces, basis, free, primes, random, members, exposed):
             if not own[free[f]]:
                 places[count] = f
                 count += 1
-        best = -1
+        values, best = every[:count], -1
         for which in range(primes.shape[0]):
             prime, space = primes[which], spaces[which]
             inside = 0
@@ -119,7 +95,7 @@ def exposed_by_sums(spaces, basis, free, primes, random, members, exposed):
                     outside += 1
             for j in range(count):
                 values[j] = random[which, places[j]]
-            found = _solution(rows[:inside], count, values, prime, sums, form, pivots)
+            found = _solution(rows[:inside, :count], values, prime)
             if found < best:
                 continue
             if found > best:
@@ -128,7 +104,7 @@ def exposed_by_sums(spaces, basis, free, primes, random, members, exposed):
             outside = 0
             for b in range(rank):
                 if not own[basis[b]]:
-                    if shown[b] and _product(kept[outside], values, count, prime) != np.uint64(0):
+                    if shown[b] and _product(kept[outside], values, prime) != np.uint64(0):
                         shown[b] = False
                     outside += 1
             for j in range(count):
