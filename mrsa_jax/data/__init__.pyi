@@ -1,4 +1,3 @@
-from ._available import available as available
 from ._dataset import (
     ClientData as ClientData,
     Dataset as Dataset,
@@ -15,5 +14,9 @@ from ._partition import (
     shards as shards,
     shards_with_shared as shards_with_shared,
 )
-from ._prepare import plan_preparation as plan_preparation, prepare as prepare
+from ._prepare import (
+    available as available,
+    plan_preparation as plan_preparation,
+    prepare as prepare,
+)
 from ._sources import SOURCES as SOURCES, load as load

@@ -179,14 +179,9 @@ def read_idx_directory(
         DataNotFoundError: If a file is missing; names what was looked for.
         ConfigurationError: If a file is broken, or the files do not belong together.
     """
-    paths = [_find(directory, stem, axes) for stem, axes in _STEMS]
     found = idx_files(directory)
-    if len(found) < len(paths):
-        missing = [
-            _candidates(*names)[0]
-            for names, path in zip(_STEMS, paths, strict=True)
-            if path is None
-        ]
+    missing = [_candidates(*names)[0] for names in _STEMS if _find(directory, *names) is None]
+    if missing:
         raise DataNotFoundError(
             f"no IDX data set in {directory}: looked for {', '.join(missing)} "
             "(plain or with .gz; '.idx3-ubyte' for '-idx3-ubyte' will do). The files are those of "

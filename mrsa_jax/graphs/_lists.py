@@ -79,18 +79,13 @@ def is_connected(
     return jnp.sum(found == jax.lax.iota(jnp.int32, found.shape[0]), dtype=jnp.int32) <= 1
 
 
-def _square(adjacency: ArrayLike | Sequence[Any]) -> Array:
-    matrix = on_device(adjacency)
-    require(matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype))
-    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
-    require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
-    return matrix
-
-
 def _checked(
     adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
 ) -> tuple[Array, Array]:
-    matrix, left = _square(adjacency), on_device(alive)
+    matrix, left = on_device(adjacency), on_device(alive)
+    require(matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype))
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
+    require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
     require(left.dtype == jnp.bool_, "alive", "must hold bools", str(left.dtype))
     rule = f"must have one entry for each of the {matrix.shape[0]} clients"
     require(left.shape == matrix.shape[:1], "alive", rule, f"shape {left.shape}")

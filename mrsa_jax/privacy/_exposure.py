@@ -22,7 +22,7 @@ from mrsa_jax._core.device import at_once, chosen_form, is_traced, within_memory
 from mrsa_jax._core.prime import PRIMES, fields, minor_bits, residues
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import without
-from mrsa_jax.privacy._exposure_xla import first_rounds
+from mrsa_jax.privacy._exposure_programs import first_rounds, first_rounds_by_kernel
 from mrsa_jax.privacy.solver import column_codes, reduced_echelon, residues_of
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
@@ -270,12 +270,10 @@ def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) ->
     else:
         rows = jnp.stack([residues(histories, prime) for prime in primes], axis=1)
     of = fields(primes)
-    # one elimination, one row at a time, in two forms: `_exposure_kernel` and `_exposure_xla`;
+    # one elimination, one row at a time, in two forms, both in `_exposure_programs`;
     # `first_of_wide` does without it where clients are many and rounds few
     if chosen_form(("xla", "pallas")) == "pallas" and clients <= MOST_CLIENTS:
-        from mrsa_jax.privacy import _exposure_kernel
-
-        return call(lambda _: _exposure_kernel.first_rounds(rows, of), 1)
+        return call(lambda _: first_rounds_by_kernel(rows, of), 1)
     tile = at_once("eliminations", _BYTES_AN_ENTRY * len(primes) * rounds * clients)
     return call(lambda size: first_rounds(rows, of, size), tile)
 

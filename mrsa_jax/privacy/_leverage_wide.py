@@ -312,7 +312,7 @@ class Wide:
         total = unit
         factors: tuple[Array, ...] = (_factor(unit, np.float64(rounding_of(len(unit)))),)
         while len(factors) < PASSES:
-            total = _gram(_product(factors, self._noise))
+            total = _add_gram(np.float64(0), _product(factors, self._noise))
             for part in self._parts:
                 own = self._scale[:, None] * self._part(part)
                 total = _add_gram(total, _product(factors, own))
@@ -356,11 +356,6 @@ def _one_pass(unit: Array) -> tuple[Array, Array]:
 @jax.jit
 def _growth_where_near_one(gram: Array, factors: tuple[Array, ...]) -> Float64[Array, " rows"]:
     return jnp.where(is_near_one(gram), growth_of(factors), jnp.float64(math.nan))
-
-
-@jax.jit
-def _gram(rows: Array) -> Array:
-    return jnp.matmul(rows, rows.T, precision=_HIGH)
 
 
 @jax.jit

@@ -17,7 +17,7 @@ import numpy as np
 
 from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.prime import minor_bits
-from mrsa_jax.privacy._exposure_xla import joined
+from mrsa_jax.privacy._exposure_programs import joined
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._leverage import KNOWN, goes_by_columns, last_of_wide, quantiles_of
 from mrsa_jax.privacy._leverage_wide import Wide, errors_of, rest_of_one, rest_of_three

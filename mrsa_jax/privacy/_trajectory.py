@@ -192,8 +192,7 @@ class _Levels:
         loads = (self._rows != 0) @ self._weights
         for row in range(len(self._rows)):
             if loads[row] < self.upper[row + 1] or row == 0:
-                coefficients = tuple(int(j == row) for j in range(row + 1))
-                self._add(Vector(int(loads[row]), self._rows[row] != 0, coefficients, "one round"))
+                self._add(Vector.of_row(self._rows[: row + 1], self._weights, row))
         for level in range(1, len(self._rows) + 1):
             space = self._space(level)
             self.lower[level] = space.strong

@@ -12,8 +12,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.prime import PRIMES, fields, residues
-from mrsa_jax.privacy import _exposure_kernel, first_exposure, strong_privacy_trajectory
-from mrsa_jax.privacy._exposure_xla import first_rounds
+from mrsa_jax.privacy import first_exposure, strong_privacy_trajectory
+from mrsa_jax.privacy._exposure_programs import first_rounds, first_rounds_by_kernel
 
 
 def solvable(rows, client) -> bool:
@@ -279,7 +279,7 @@ def ragged(count, rounds, clients, seed) -> np.ndarray:
 def programs(form):
     """The programs of a form, by how many histories go at once."""
     if form == "pallas":
-        return [_exposure_kernel.first_rounds]
+        return [first_rounds_by_kernel]
     return [functools.partial(first_rounds, tile=tile) for tile in (1, 4)]
 
 

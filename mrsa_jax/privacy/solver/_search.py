@@ -317,8 +317,11 @@ def _mixed_checks(checks: Checks, attempt: int) -> tuple[np.ndarray, np.ndarray,
 
 
 def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
-    """Return the dual vectors modulo a small prime on random axes, int32 `[groups, axes]`."""
     assert of.small is not None
-    prime = _SMALL_PRIMES[which]
-    mix = np.random.default_rng([prime, attempt]).integers(0, prime, (of.corank, axes))
-    return np.ascontiguousarray(of.small[which] @ mix % prime).astype(np.int32)
+    return folded(of.small[which], _SMALL_PRIMES[which], axes, attempt)
+
+
+def folded(small: np.ndarray, prime: int, axes: int, attempt: int) -> np.ndarray:
+    """Return dual vectors modulo a small prime on random axes, int32 `[groups, axes]`."""
+    mix = np.random.default_rng([prime, attempt]).integers(0, prime, (small.shape[1], axes))
+    return np.ascontiguousarray(small @ mix % prime).astype(np.int32)

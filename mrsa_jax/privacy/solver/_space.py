@@ -44,6 +44,12 @@ class Vector:
     coefficients: tuple[int, ...]
     method: str
 
+    @staticmethod
+    def of_row(rows: np.ndarray, weights: np.ndarray, row: int) -> Vector:
+        """Return one of some rows."""
+        on, unit = rows[row] != 0, tuple(int(j == row) for j in range(len(rows)))
+        return Vector(int(weights[on].sum()), on, unit, "one round")
+
     @property
     def last_row(self) -> int:
         """Index of the last row that it uses."""
@@ -120,9 +126,7 @@ class Space:
     def lightest_row(self) -> Vector:
         """Return the row with the fewest clients."""
         loads = (self.rows != 0) @ self.weights
-        row = int(loads.argmin())
-        coefficients = tuple(int(j == row) for j in range(self.rank))
-        return Vector(int(loads[row]), self.rows[row] != 0, coefficients, "one round")
+        return Vector.of_row(self.rows, self.weights, int(loads.argmin()))
 
     def combination(self, coefficients: dict[int, int], method: str) -> Vector | None:
         """Return a combination of a few rows, given by their coefficients; None if it is zero."""

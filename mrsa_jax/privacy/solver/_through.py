@@ -18,7 +18,7 @@ from mrsa_jax.privacy.solver._ranks import (
     kernel_of,
     residues_of,
 )
-from mrsa_jax.privacy.solver._search import Progress
+from mrsa_jax.privacy.solver._search import Plan, Progress, folded
 from mrsa_jax.privacy.solver._space import Vector
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
@@ -149,8 +149,6 @@ def search(vectors, kernels, primes, weights, limit, least, places, found, spent
 
 _MOST_PRIMES = 24  # as many prove what they decide where their product exceeds all minors
 _ATTEMPTS = 4
-# A search gives up where it has done so many times the work that was predicted, and some more.
-_PATIENCE, _GRACE_SECONDS = 2.0, 1.0
 _SLOWER = 3  # a program through a column is than one of a round; measured
 _SPARE_AXES = 2  # so that few independent sets look dependent
 _MOST_COLUMNS = 1000
@@ -190,12 +188,9 @@ class Through:
     def _take_rows(self) -> None:
         loads = (self.rows != 0) @ self._weights
         order = np.argsort(loads, kind="stable")
-        first = (self.rows[order] != 0).argmax(axis=0)
-        own = {}
-        for row in np.unique(order[first]).tolist():
-            unit = tuple(int(j == row) for j in range(len(self.rows)))
-            own[row] = Vector(int(loads[row]), self.rows[row] != 0, unit, "one round")
-        self.vectors = [own[row] for row in order[first].tolist()]
+        first = order[(self.rows[order] != 0).argmax(axis=0)].tolist()
+        own = {row: Vector.of_row(self.rows, self._weights, row) for row in set(first)}
+        self.vectors = [own[row] for row in first]
 
     def take(self, vector: Vector) -> None:
         """Keep a vector for the columns through which it is the lightest."""
@@ -309,11 +304,11 @@ class Through:
         """Go through all circuits up to a weight; return whether the bounds follow from it."""
         assert self._duals is not None
         small, primes, kernels, chance = self._duals
-        budget = 1e9 * (_PATIENCE * seconds + _GRACE_SECONDS)
+        budget, axes = Plan("circuits", limit, seconds).budget, self._sizes(limit)[1]
         spent = np.zeros(1)
         attempt = 0
         while attempt < _ATTEMPTS:
-            vectors = self._folded(small, limit, attempt)
+            vectors = folded(small, SMALL, axes, attempt)
             least, places = self.upper, np.zeros(len(self._weights), np.int64)
             found = np.empty((4 * len(places), len(places)), np.int64)
             status, count = search(
@@ -335,9 +330,3 @@ class Through:
                 return False
             attempt += status == ANOMALY
         return False
-
-    def _folded(self, small: np.ndarray, limit: int, attempt: int) -> np.ndarray:
-        """Return the dual vectors modulo the small prime on random axes."""
-        axes = self._sizes(limit)[1]
-        mix = np.random.default_rng([SMALL, attempt]).integers(0, SMALL, (small.shape[1], axes))
-        return np.ascontiguousarray(small @ mix % SMALL).astype(np.int32)
