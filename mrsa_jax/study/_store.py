@@ -170,7 +170,7 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
             manifest = provenance(config)
             yield StudyFolder(partial, manifest)
             _run_folder.write_json(partial / _MANIFEST, manifest)
-            _replace(partial, out)
+            replace(partial, out)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
@@ -185,7 +185,8 @@ def folder_if_asked(config: Any) -> Iterator[StudyFolder | None]:
         yield folder
 
 
-def _replace(new: pathlib.Path, target: pathlib.Path) -> None:
+def replace(new: pathlib.Path, target: pathlib.Path) -> None:
+    """Put a folder in the place of another, which comes back if that fails."""
     old = target.parent / f".{target.name}.replaced-{os.getpid()}"
     if target.exists():
         target.rename(old)

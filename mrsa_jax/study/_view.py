@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.study._records import Index, Record
+from mrsa_jax.study._records import Index
 from mrsa_jax.study._runner import Variable
+from mrsa_jax.study._store import replace, restore_replaced
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
@@ -44,11 +45,6 @@ _OWN = {
     "done": Variable((), "bool", "1", "Whether the point is complete"),
     "seconds": Variable((), "float64", "s", "Time that the point took"),
 }
-
-
-def variables_of(shown: Mapping[str, Any]) -> dict[str, Variable]:
-    """Return the variables of a manifest's view, by the names that points have for them."""
-    return {name: Variable(tuple(dims), *own) for name, dims, *own in shown["variables"]}
 
 
 def cells_of(folder: pathlib.Path, manifest: Mapping[str, Any]) -> np.ndarray:
@@ -80,9 +76,11 @@ class View:
         self.cells = cells_of(folder, manifest)
         self.told = {k: json.dumps(own) for k, own in manifest.items() if k != "view"}
         self.shown = manifest["view"]
-        self.variables = variables_of(self.shown)
+        self.variables = {
+            n: Variable(tuple(dims), *own) for n, dims, *own in self.shown["variables"]
+        }
         self.is_whole = "trial" not in self.shown["inner"]
-        self._index = index
+        self.index = index or Index(folder)
         self._shape = tuple(self.shown["shape"])
         self._all = self.variables | _OWN
         self._inner = {
@@ -90,17 +88,6 @@ class View:
             for name, variable in self._all.items()
         }
         self._chunks, self._places = _blocks(self._shape, _limit(self._inner.values()))
-
-    @property
-    def index(self) -> Index:
-        """The present records."""
-        self._index = self._index or Index(self.folder)
-        return self._index.refresh()
-
-    def parts(self, index: Index, cell: Any) -> list[Record]:
-        """Return the records of a cell, as far as there are any."""
-        key, trials = cell["key"].decode(), int(cell["trials"])
-        return index.parts(key, trials, self.shown["kept"], whole=self.is_whole)
 
     def token(self) -> str:
         """Return what tells the store that is derived from these files from all others."""
@@ -117,21 +104,16 @@ class View:
 
     def write(self) -> None:
         """Put the store in its place, whole; one process at a time."""
-        for one in self.folder.glob(f".{STORE}.*"):  # of one that was killed
-            shutil.rmtree(one, ignore_errors=True)
+        restore_replaced(self.folder / STORE)
         part = self.folder / f".{STORE}.partial-{os.getpid()}"
-        old = self.folder / f".{STORE}.replaced-{os.getpid()}"
         try:
             for name, content in self._files():
                 path = part / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            if (self.folder / STORE).exists():
-                (self.folder / STORE).rename(old)
-            part.rename(self.folder / STORE)
+            replace(part, self.folder / STORE)
         finally:
-            for one in (part, old):
-                shutil.rmtree(one, ignore_errors=True)
+            shutil.rmtree(part, ignore_errors=True)
 
     def opened(self) -> xr.Dataset:
         """Open the results as an xarray data set: from the log, or from the store if it has many.
@@ -145,19 +127,16 @@ class View:
         if not is_small or (self.cells.size > _FROM_LOG and self.is_current()):
             results = self._from_store()
             return results.load() if is_small else results
-        found = self._block(self.index, self.cells.reshape(self._shape))
+        self.index.refresh()
         data = {}
-        for name, variable in self._all.items():
-            values, fill = found[name], variable.fill
-            dims, facts = [*self.shown["axes"], *variable.dims], self._facts(name)
-            is_number = values.dtype.kind in "if"
-            told = {"dtype": values.dtype, "_FillValue": fill} if is_number else {}
-            if values.dtype.kind == "i":  # as xarray reads them: nan, which no mean takes in
-                values = np.where(values == fill, np.nan, values)
-                values = values.astype(np.float32) if told["dtype"].itemsize <= 2 else values
-            data[self._stored(name)] = dims, values, facts, told
+        for name, values in self._block(self.cells.reshape(self._shape)).items():
+            variable = self._all[name]
+            # numbers without a value are nan, which no mean takes in
+            fill = {"_FillValue": variable.fill} if values.dtype.kind in "if" else {}
+            dims = [*self.shown["axes"], *variable.dims]
+            data[self._stored(name)] = dims, values, variable.facts | fill
         own = {name: (dim, values, facts) for name, dim, values, facts in self.shown["coordinates"]}
-        return xr.Dataset(data, own, self.told)
+        return xr.decode_cf(xr.Dataset(data, own, self.told)).load()
 
     def _from_store(self) -> xr.Dataset:
         """Open the store, or what it would be, lazily loaded."""
@@ -175,17 +154,13 @@ class View:
         """Return what a variable is called here; an axis may have the name that points use."""
         return str(self.shown["stored"].get(name, name))
 
-    def _facts(self, name: str) -> dict[str, Any]:
-        own = self._all[name]
-        fill = None if own.fill != own.fill else own.fill
-        return {"units": own.units, "description": own.description, "fill": fill}
-
     def _files(self) -> Iterator[tuple[str, bytes]]:
         """Go through the files of the store: their names, and what is in them.
 
         zarr would take ten times as long to write them, and 0.1 s to be imported.
         """
-        token, index = self.token(), self.index
+        token = self.token()
+        self.index.refresh()
         told: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
         for name, dim, values, facts in self.shown["coordinates"]:
             own = np.asarray(values)
@@ -195,15 +170,14 @@ class View:
             inner, fill = self._inner[name], variable.fill
             dims, dtype = [*self.shown["axes"], *variable.dims], np.dtype(variable.dtype)
             sizes = self._shape + inner, self._chunks + inner, "NaN" if fill != fill else fill
-            told |= _described(self._stored(name), dims, self._facts(name), dtype, *sizes)
+            told |= _described(self._stored(name), dims, variable.facts, dtype, *sizes)
         for place in self._places:
             numbers = [
                 str(own.start // step) for own, step in zip(place, self._chunks, strict=True)
             ]
-            for name, values in self._block(index, self.cells.reshape(self._shape)[place]).items():
-                chunk = np.full(
-                    self._chunks + self._inner[name], self._all[name].fill, values.dtype
-                )
+            for name, values in self._block(self.cells.reshape(self._shape)[place]).items():
+                sizes = self._chunks + self._inner[name]
+                chunk = np.full(sizes, self._all[name].fill, values.dtype)
                 empty = chunk.tobytes()
                 chunk[tuple(map(slice, values.shape))] = values
                 content = chunk.tobytes()
@@ -218,7 +192,7 @@ class View:
         for name, content in told.items():
             yield name, json.dumps(content).encode()
 
-    def _block(self, index: Index, cells: np.ndarray) -> dict[str, np.ndarray]:
+    def _block(self, cells: np.ndarray) -> dict[str, np.ndarray]:
         """Return the values of some cells."""
         points, point_of = np.unique(cells, return_inverse=True)
         found = {
@@ -227,16 +201,15 @@ class View:
         }
         names = self.variables.keys()
         for k, cell in enumerate(points):
-            if not cell["key"]:
-                continue
-            parts = self.parts(index, cell)
-            if not parts or parts[-1].end < cell["trials"]:
+            key, trials = cell["key"].decode(), int(cell["trials"])
+            parts = self.index.parts(key, trials, self.shown["kept"], whole=self.is_whole)
+            if not parts or parts[-1].end < trials:
                 continue
             found["done"][k] = True
             found["seconds"][k] = sum(part.seconds for part in parts)
             start = 0
             for part in parts:
-                end = min(part.end, int(cell["trials"]))
+                end = min(part.end, trials)
                 for name, value in part.values(names).items():
                     place: list[Any] = [slice(length) for length in value.shape]
                     if self.variables[name].dims[:1] == ("trial",):
@@ -252,9 +225,8 @@ def num_files(
 ) -> int:
     """Return how many files a folder has filled by one process, apart from a few of zarr's."""
     widths = [tuple(inner[dim] for dim in own.dims) for own in variables.values()]
-    chunks, _ = _blocks(shape, _limit(widths))
-    each = math.prod(-(-length // step) for length, step in zip(shape, chunks, strict=True))
-    return len({**variables, **_OWN}) * (each + 2) + len(shape) * 3 + 8
+    _, places = _blocks(shape, _limit(widths))
+    return len({**variables, **_OWN}) * (len(places) + 2) + len(shape) * 3 + 8
 
 
 def _limit(widths: Iterable[tuple[int, ...]]) -> int:

@@ -86,7 +86,7 @@ def test_ranges_that_overlap_give_each_trial_once(
     found = view_of(tmp_path).opened()
     assert set(found.coords) == {"a", "long"}
     assert found["long"].values.tolist() == ["v", "w", "x", "y", "z"]
-    assert found["rank"].attrs == {"units": "1", "description": "x", "fill": -1}
+    assert found["rank"].attrs == {"units": "1", "description": "x"}
     assert found["done"].values.tolist() == [True, True, False, False, True]
     assert found["seconds"].values[:2].tolist() == [2.0, 1.0]
     nan = np.nan
