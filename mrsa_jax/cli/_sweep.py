@@ -173,6 +173,7 @@ def _check(command: SweepCommand) -> None:
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
     from mrsa_jax._core.memory import bytes_in_words
+    from mrsa_jax.study.sweeps._plan import counted
 
     sweep, content = plan.sweep, plan.content() if command.dry_run else {}
     if command.json:
@@ -182,11 +183,11 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
     empty = f", {len(plan.impossible)} impossible and left empty" if plan.impossible else ""
     lines = (
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
-        f"{_counted(plan.num_computed, 'point')} to compute (equal ones once)",
+        f"{counted(plan.num_computed, 'point')} to compute (equal ones once)",
         *plan.unread(),
-        f"{_counted(len(plan.groups), 'group')}, each compiled once: "
+        f"{counted(len(plan.groups), 'group')}, each compiled once: "
         + ", ".join(
-            f"{_counted(len(group.numbers), 'point')}, {group.together} at a time"
+            f"{counted(len(group.numbers), 'point')}, {group.together} at a time"
             for group in plan.groups[:6]
         )
         + (", ..." if len(plan.groups) > 6 else ""),
@@ -212,10 +213,6 @@ def _standing(content: dict[str, Any]) -> list[str]:
     if unknown:
         lines.append(f"time: no record yet of points like {unknown} of the {left} missing ones")
     return [*lines, f"files: about {content['files']} when it is done"]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _show_results(

@@ -39,31 +39,27 @@ if TYPE_CHECKING:
 _MANIFEST = "study.json"
 _STORE = "results.zarr"
 _SCHEMA = 1
+_version = functools.cache(metadata.version)  # it reads a file
 
 
 def provenance(config: Settings) -> dict[str, Any]:
     """Return what is needed to repeat a study: settings, their hash, versions, machine, time."""
     from mrsa_jax._core.device_words import device_name  # imports JAX
 
+    names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
     return {
         "schema": _SCHEMA,
         "command": command_of(type(config)),
         "config_hash": config_hash(config),
         "config": to_dict(config),
         "seed": getattr(config, "seed", None),  # an audit draws nothing
-        "versions": _versions(),
+        "versions": {name: _version(name) for name in names},
         "python": platform.python_version(),
         "device": device_name(),
         "commit": commit(),
         "made_by": _run_folder.made_by(config),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
-    return {name: metadata.version(name) for name in names}
 
 
 def check_output(config: Settings) -> pathlib.Path:

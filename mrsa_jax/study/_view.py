@@ -13,7 +13,7 @@ import os
 import pathlib
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,22 +162,27 @@ class View:
         token = self.token()
         self.index.refresh()
         told: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
+        arrays: list[Any] = []
         for name, dim, values, facts in self.shown["coordinates"]:
             own = np.asarray(values)
-            told |= _described(name, [dim], facts, own.dtype, own.shape, own.shape, None)
+            arrays.append((name, [dim], facts, own.dtype, own.shape, own.shape, None))
             yield f"{name}/0", zlib.compress(own.tobytes(), 1)
         for name, variable in self._all.items():
             inner, fill = self._inner[name], variable.fill
             dims, dtype = [*self.shown["axes"], *variable.dims], np.dtype(variable.dtype)
             sizes = self._shape + inner, self._chunks + inner, "NaN" if fill != fill else fill
-            told |= _described(self._stored(name), dims, variable.facts, dtype, *sizes)
+            arrays.append((self._stored(name), dims, variable.facts, dtype, *sizes))
+        for name, dims, facts, dtype, shape, chunks, fill in arrays:
+            array = {"shape": shape, "chunks": chunks, "dtype": dtype.str, "fill_value": fill}
+            told[f"{name}/.zarray"] = {**_ARRAY, **array}
+            told[f"{name}/.zattrs"] = {**facts, "_ARRAY_DIMENSIONS": dims}
         for place in self._places:
             numbers = [
                 str(own.start // step) for own, step in zip(place, self._chunks, strict=True)
             ]
             for name, values in self._block(self.cells.reshape(self._shape)[place]).items():
-                sizes = self._chunks + self._inner[name]
-                chunk = np.full(sizes, self._all[name].fill, values.dtype)
+                whole = self._chunks + self._inner[name]
+                chunk = np.full(whole, self._all[name].fill, values.dtype)
                 empty = chunk.tobytes()
                 chunk[tuple(map(slice, values.shape))] = values
                 content = chunk.tobytes()
@@ -268,18 +273,3 @@ def _blocks(shape: tuple[int, ...], limit: int) -> tuple[tuple[int, ...], list[t
         tuple(slice(a, a + step) for a, step in zip(place, chunks, strict=True))
         for place in itertools.product(*starts)
     ]
-
-
-def _described(
-    name: str,
-    dims: Sequence[str],
-    facts: Mapping[str, Any],
-    dtype: np.dtype[Any],
-    shape: Sequence[int],
-    chunks: Sequence[int],
-    fill: Any,
-) -> dict[str, Any]:
-    """Return the files that say what an array is; xarray reads there what its dimensions are."""
-    own = {"shape": shape, "chunks": chunks, "dtype": dtype.str, "fill_value": fill}
-    told = {**facts, "_ARRAY_DIMENSIONS": dims}
-    return {f"{name}/.zarray": _ARRAY | own, f"{name}/.zattrs": told}

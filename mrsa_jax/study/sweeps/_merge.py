@@ -20,7 +20,7 @@ import numpy as np
 
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied
-from mrsa_jax.study._kinds import KINDS, Kind
+from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._load import from_dict
 from mrsa_jax.study._progress import Progress, checked_progress, warn
 from mrsa_jax.study._records import Index, Record
@@ -117,7 +117,10 @@ def merge(
     with contextlib.closing(SweepStore.create(union, cells, variables, inner)) as store:
         store.index.refresh()
         for record in (one for part in parts for one in part.records()):
-            if not any(_has(own, record) for own in store.index.records.get(record.key, ())):
+            if not any(
+                own.first == record.first and own.end >= record.end and own.kept >= record.kept
+                for own in store.index.records.get(record.key, ())
+            ):
                 store.take(record.frame())
         store.show()
     return _store.open_study(target)
@@ -183,17 +186,6 @@ def _swept(config: Mapping[str, Any]) -> Sweep:
     )
 
 
-def _fields(kind: Kind) -> list[str]:
-    """Return the dotted names of the settings of a point that decide what it is."""
-    names = [name for name, hint in hints_of(kind.settings) if not dataclasses.is_dataclass(hint)]
-    return [name for name in names if studied({name.partition(".")[0]: None})]
-
-
-def _has(own: Record, other: Record) -> bool:
-    """Return whether one record has all that another has, so that this is not needed."""
-    return own.first == other.first and own.end >= other.end and own.kept >= other.kept
-
-
 def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     """Return the sweep over all values of all axes, and its cells; those of nobody are empty."""
     sweeps = [part.sweep for part in parts]
@@ -202,7 +194,9 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     named = {axis.fields: axis.name for sweep in sweeps for axis in sweep.axes}
     known = set(itertools.chain.from_iterable(named))
     ranged = ("trials",) if kinds[0] in RANGED else ()
-    for field in _fields(sweeps[0].kind):
+    for field, hint in hints_of(sweeps[0].kind.settings):
+        if dataclasses.is_dataclass(hint) or not studied({field.partition(".")[0]: None}):
+            continue  # no setting by itself, or one that does not decide what a point is
         differs = any(_at(sweep.base, field) != _at(sweeps[0].base, field) for sweep in sweeps)
         if differs and field not in (*known, *ranged):
             named[(field,)] = field.rpartition(".")[2]
