@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
@@ -287,6 +288,18 @@ def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
     """Return a NumPy generator for host-side shuffling, seeded by the words of a folded key."""
     words = np.asarray(jax.random.key_data(fold(key, *path)))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
+
+
+def by_words(change: Callable[[Any], Any], tree: Any) -> Any:
+    """Change every leaf of a pytree, random keys by the words that they are."""
+
+    def changed(leaf: Any) -> Any:
+        if not jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
+            return change(leaf)
+        words = change(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
+
+    return jax.tree.map(changed, tree)
 
 
 _CLIENTS = 0x636C6900  # "cli\0": room for 256 words per client

@@ -19,7 +19,7 @@ from jaxtyping import Array
 from mrsa_jax._core.arrays import on_device, padded_slots
 from mrsa_jax._core.device import samples_at_once
 from mrsa_jax._core.status import Status
-from mrsa_jax._core.streams import as_key
+from mrsa_jax._core.streams import as_key, by_words
 from mrsa_jax.federated._drift import Drift, Sketch
 from mrsa_jax.federated._evaluate import batched, by_client, evaluation
 from mrsa_jax.federated._models import initial_parameters, layers_of
@@ -282,7 +282,7 @@ class Run:
             sends=alive[:, 3 if has_steps else 0],
             factor=None if self.factors is None else self.factors[places],
             weights=weights,
-            assignment_key=None if keys is None else jnp.take(keys, indices, axis=0),
+            assignment_key=by_words(lambda own: on_device(np.asarray(own)[indices]), keys),
         )
 
     @property

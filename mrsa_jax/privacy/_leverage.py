@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64
 
-from mrsa_jax._core.arrays import on_device, one_program, quick_for_little, varying_like
+from mrsa_jax._core.arrays import on_device, quick_for_little, varying_like
 from mrsa_jax._core.device import at_once, is_traced, map_tiles, platform
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
@@ -199,16 +199,17 @@ def _chunk(
         return rounded(found, precision, quantiles is not None)
 
 
-@one_program
-def _rises(ranks: Array, also: Array | None = None) -> Array:
-    """Return in which rounds ranks rise, and those rounds as well."""
-    rises = jnp.diff(ranks, axis=-1, prepend=jnp.int32(0)) > 0
+def _rises(ranks: Array, also: np.ndarray | None = None) -> Any:
+    """Return in which rounds ranks rise, and those rounds as well; on the host where it can."""
+    library: Any = jnp if is_traced(ranks) else np
+    rises = library.diff(ranks, axis=-1, prepend=np.int32(0)) > 0
     return rises if also is None else rises | also[None]
 
 
-@functools.partial(one_program, static_argnums=(1, 2))
 def rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
     """Round so that only what is exactly 1 stays 1."""
+    if precision == found.dtype:
+        return found
     near = found.astype(precision)
     beside = np.nextafter(precision.type(1), precision.type(2 if is_hidden else 0))
     return jnp.where(found == 1, jnp.ones_like(near),

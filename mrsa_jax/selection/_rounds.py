@@ -19,12 +19,15 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import (
+    LITTLE,
     needs_values,
     on_device,
     one_program,
     quick_for_little,
     varying_like,
 )
+from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.factories import bucket
 from mrsa_jax._core.pictures import with_picture
 from mrsa_jax._core.round_rules import (
     RoundRule,
@@ -34,7 +37,7 @@ from mrsa_jax._core.round_rules import (
     check_policy,
 )
 from mrsa_jax._core.selector import Selector, with_counts
-from mrsa_jax._core.streams import Seed, Stream, as_key, round_key, trial_key
+from mrsa_jax._core.streams import Seed, Stream, as_key, by_words, round_key, trial_key
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
@@ -264,9 +267,19 @@ def rollout_rounds(
     schemes = (selector, availability.for_clients(n), steps, rule)
     row_bytes = 10 * n + 12  # survivors, who is summed, components; status and key
     start = check_integer(first, "first", 0, 2**31 - trials)
-    history = _in_chunks(_roll, as_key(seed), schemes, rounds, trials, row_bytes, first=start)
+    key = as_key(seed)
+    is_known = platform() == "cpu" and not is_traced(key, schemes)
+    # where compiling is most of the work, other numbers of rounds are the first of one program's
+    more = bucket(rounds)
+    played = more if is_known and trials * more * n <= LITTLE else rounds
+    history = _in_chunks(_roll, key, schemes, played, trials, row_bytes, first=start)
     _check_places(rule, history.survivors)
-    return history if num_trials is not None else _only(history)
+    if num_trials is not None and played == rounds:
+        return history
+    if not is_known:
+        return _only(history)
+    places: Any = np.s_[0, :rounds] if num_trials is None else np.s_[:, :rounds]
+    return by_words(lambda leaf: on_device(np.asarray(leaf)[places]), history)
 
 
 @one_program
@@ -283,7 +296,10 @@ def _check_places(rule: RoundRule, survivors: Array) -> None:
     """Raise if some cohort had more members than the rule has places."""
     places = getattr(rule, "num_participants", None)
     if places is not None and not isinstance(survivors, jax.core.Tracer):
-        largest = int(_largest_cohort(survivors))
+        if platform() == "cpu":
+            largest = int(np.asarray(survivors)[..., 0, :].sum(axis=-1).max())
+        else:
+            largest = int(_largest_cohort(survivors))
         most = f"{places} places"
         require(largest <= places, "rule", "must have a place for each member of a cohort",
                 most, f"{largest} members")  # fmt: skip

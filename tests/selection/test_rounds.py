@@ -155,6 +155,29 @@ def test_without_step_dropouts_rounds_are_the_plain_rollout(policy: str) -> None
     assert (played.survivors == plain[:, :, None, :]).all()
 
 
+def test_fewer_rounds_are_the_first_of_more_and_compile_nothing_on_a_cpu(
+    on_a_cpu: None, compilations: Any
+) -> None:
+    """33 to 64 rounds are one program; 32 are another, and the same rounds."""
+    selector, online = selection.batch_partitioning(12, 4, 2), availability.independent(0.2)
+    steps = availability.independent_steps(0.2)
+
+    def played(rounds: int) -> list[np.ndarray]:
+        own = rollout_rounds(3, selector, online, steps, rounds, policy="abort", blocks=2)
+        keys = jax.random.key_data(own.assignment_keys)
+        return [np.asarray(leaf) for leaf in (*own[:3], keys)]
+
+    whole = played(64)
+    with compilations() as found:
+        for rounds in (61, 33):
+            for fewer, more in zip(played(rounds), whole, strict=True):
+                assert len(fewer) == rounds
+                np.testing.assert_array_equal(fewer, more[:rounds])
+    assert not found
+    for fewer, more in zip(played(32), whole, strict=True):
+        np.testing.assert_array_equal(fewer, more[:32])
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rollouts_learn_what_the_oracle_says(policy: str) -> None:
     played = _play(policy, 0.04, threshold=5)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -20,7 +19,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from mrsa_jax._core.arrays import spread, zeros
 from mrsa_jax._core.device import at_once, is_traced
 from mrsa_jax._core.factories import bucket
-from mrsa_jax._core.streams import Stream, as_key, random_words, round_key
+from mrsa_jax._core.streams import Stream, as_key, by_words, random_words, round_key
 from mrsa_jax.data import ClientData
 
 
@@ -251,7 +250,7 @@ def replicated(tree: Any, mesh: Mesh) -> Any:
             return leaf
         return jax.make_array_from_process_local_data(everywhere, np.asarray(leaf))
 
-    return _by_words(copied, tree)
+    return by_words(copied, tree)
 
 
 def gathered(tree: Any, mesh: Mesh) -> Any:
@@ -262,7 +261,7 @@ def gathered(tree: Any, mesh: Mesh) -> Any:
     else:
         whole = jax.device_put(tree, mesh.devices.flat[0])
     # the part that is here: the whole's type still names the mesh
-    return _by_words(lambda leaf: leaf.addressable_data(0), whole)
+    return by_words(lambda leaf: leaf.addressable_data(0), whole)
 
 
 def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
@@ -282,18 +281,6 @@ def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
 
 def _spans_processes(mesh: Mesh) -> bool:
     return len({device.process_index for device in mesh.devices.flat}) > 1
-
-
-def _by_words(change: Callable[[Any], Any], tree: Any) -> Any:
-    """Change every leaf, random keys by the words that they are."""
-
-    def changed(leaf: Any) -> Any:
-        if not jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
-            return change(leaf)
-        words = change(jax.random.key_data(leaf))
-        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
-
-    return jax.tree.map(changed, tree)
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "width"))

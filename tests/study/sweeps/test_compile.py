@@ -164,6 +164,10 @@ def test_rounds_clients_and_shards_compile_nothing_within_their_buckets(tmp_path
         for name in ("rank", "strong_privacy", "exposed_clients"):
             assert cell[name] == alone[name].values[-1]
         assert cell["hidden_among_median"] == pytest.approx(alone["hidden_among_median"].values[-1])
+    losses = "population.num_clients = [16]\nprotocol.step_dropout_rate = [0.1]\n"
+    compiled(train + split + losses + "rounds = [17]\n", tmp_path / "lossy")
+    _, found = compiled(train + split + losses + "rounds = [20, 30]\n", tmp_path / "losses")
+    assert not found
 
 
 # tables of noise in rings of more bits take seconds
