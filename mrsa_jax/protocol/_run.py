@@ -7,7 +7,6 @@ holds its own secrets only, and nothing but bytes passes between them.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -21,7 +20,7 @@ from mrsa_jax._core.status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
 from mrsa_jax.protocol._server import Server
-from mrsa_jax.protocol._terms import Terms
+from mrsa_jax.protocol._terms import Terms, digest_of
 from mrsa_jax.protocol.errors import ProtocolError
 from mrsa_jax.secagg import (
     AggregateResult,
@@ -272,8 +271,7 @@ def run(
     is_bytes = len(bound) == len(graph) and all(isinstance(one, bytes) for one in bound)
     rule = "must be bytes, one for each client"
     require(is_bytes, "contexts", rule, len(bound), f"{len(graph)} clients")
-    digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in bound)).digest()
-    digest += bytes([consistency])
+    digest = digest_of(*bound) + bytes([consistency])
     labels = None if blocks is None else np.asarray(block_labels(blocks, len(graph)))
     if labels is not None:
         digest += labels.tobytes()

@@ -78,13 +78,13 @@ class Terms:
         """32 bytes that stand for what no later round may change: session, roster and blocks."""
         blocks = b"" if self.blocks is None else self.blocks.astype("<i8").tobytes()
         text = repr((self.colluders, len(self.roster), self.blocks is None)).encode()
-        return _digest(self.session, *self.roster, blocks, text)
+        return digest_of(self.session, *self.roster, blocks, text)
 
     @functools.cached_property
     def digest(self) -> bytes:
         """32 bytes that stand for all terms."""
         thresholds = self.thresholds.astype("<i8").tobytes()
-        return _digest(self.lasting, np.packbits(self.adjacency).tobytes(), thresholds)
+        return digest_of(self.lasting, np.packbits(self.adjacency).tobytes(), thresholds)
 
     def mates(self, client: int) -> set[int]:
         """Return the clients of a client's block, itself among them; without blocks, itself."""
@@ -122,7 +122,7 @@ class Terms:
         return DOMAIN + purpose + self.digest + struct.pack(f"<{len(words)}I", *words)
 
 
-def _digest(*parts: bytes) -> bytes:
+def digest_of(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 

@@ -123,11 +123,14 @@ def _flood(rows, first, alive, reached, frontier, around):
 
 @compiled
 def judge_round(rows, alive, thresholds, sets):
-    """Return one round's byte, by Theorems 1 and 2; `sets` is uint64[5, words] to work in."""
+    """Return one round's byte, by Theorems 1 and 2, and whose needed secret is lost first, or -1.
+
+    `sets` is uint64[5, words] to work in.
+    """
     width, clients = rows.shape
     silent, reached, frontier, around, left = sets[0], sets[1], sets[2], sets[3], sets[4]
     silent[:] = _ZERO
-    verdict = 0
+    verdict, first_lost = 0, -1
     for i in range(clients):
         degree, shares, summed = 0, 0, _ZERO
         for w in range(width):
@@ -140,6 +143,7 @@ def judge_round(rows, alive, thresholds, sets):
             silent[i >> 6] |= _ONE << np.uint64(i & 63)
             if _has(alive[3], i) or (_has(alive[2], i) and summed != _ZERO):
                 verdict |= UNRELIABLE
+                first_lost = i if first_lost < 0 else first_lost
     parts = 0
     leaks = False
     left[:] = alive[3]
@@ -158,7 +162,7 @@ def judge_round(rows, alive, thresholds, sets):
         verdict |= DISCONNECTED
         if leaks:
             verdict |= NOT_PRIVATE
-    return verdict
+    return verdict, first_lost
 
 
 @compiled
@@ -184,28 +188,11 @@ def judge_rounds(graph_keys, step_keys, limit, step_limits, thresholds, verdicts
     for trial in range(graph_keys.shape[0]):
         _draw_survivors(step_keys[trial], step_limits, places, words, alive)
         _draw_graph(graph_keys[trial], limit, places, words, rows)
-        verdicts[trial] = judge_round(rows, alive, thresholds, sets)
+        verdicts[trial] = judge_round(rows, alive, thresholds, sets)[0]
         count = 0
         for w in range(width):
             count += _num_bits(alive[3, w])
         sums[trial] = count
-
-
-@compiled
-def _first_lost(rows, alive, thresholds):
-    """Return the first client whose secret is needed and lost; -1 if there is none."""
-    width, clients = rows.shape
-    for i in range(clients):
-        if not _has(alive[2], i):
-            continue
-        shares, summed = np.int64(_has(alive[4], i)), _ZERO
-        for w in range(width):
-            shares += _num_bits(rows[w, i] & alive[4, w])
-            summed |= rows[w, i] & alive[3, w]
-        needed = _has(alive[3], i) or summed != _ZERO
-        if needed and shares < np.int64(thresholds[i]):
-            return i
-    return -1
 
 
 @compiled
@@ -268,9 +255,9 @@ def judge_planted(graph_keys, limit, alive, cuts, planted, given, thresholds, ve
     for trial in range(graph_keys.shape[0]):
         _draw_graph(graph_keys[trial], limit, places, words, rows)
         _plant(rows, alive[trial], cuts[trial], planted[trial], given[trial])
-        byte = judge_round(rows, alive[trial], thresholds, sets)
+        byte, first_lost = judge_round(rows, alive[trial], thresholds, sets)
         if planted[trial] >= 0:
-            first = _first_lost(rows, alive[trial], thresholds) == planted[trial]
+            first = first_lost == planted[trial]
         else:
             first = _is_first_part(rows, alive[trial], cuts[trial], sets)
         verdicts[trial] = byte | (PLANTED_FIRST if first else 0)
