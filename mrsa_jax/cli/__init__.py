@@ -61,11 +61,6 @@ class _Reproduce:
     """Remake the papers' tables and figures and compare them; needs `mrsa-jax-papers`."""
 
 
-def _run_reproduce(config: Any) -> int:
-    status: int = from_papers(_OF_PAPERS)[1](config)
-    return status
-
-
 _RUN = "seed out rounds json num-clients cohort-size dropout-rates"
 _LEARN = f"{_RUN} dataset model learning-rate graph noise-multiplier"
 _LOG = "round-column client-column where effort coalition fail-below fail-below-hidden"
@@ -81,7 +76,7 @@ _COMMANDS: dict[str, _Command] = {
     "train": _Command(KINDS["train"].config, run_study, few=f"{_LEARN} scheme resume"),
     "attack": _Command(AttackCommand, run_attack, defaults),
     "sweep": _Command(SweepCommand, run_sweep_command),
-    "reproduce": _Command(_Reproduce, _run_reproduce),
+    "reproduce": _Command(_Reproduce, lambda config: from_papers(_OF_PAPERS)[1](config)),
     "bench": _Command(BenchConfig, run_bench),
     "report": _Command(ReportConfig, run_report),
     "data": _Command(DataConfig, run_data),

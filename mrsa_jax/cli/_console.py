@@ -211,7 +211,7 @@ class Bars:
         self._stage_start = None
         self._beat(None)
         if not self._console.is_terminal:
-            self._line(f"{name} ({total})")
+            self.say(f"{name} ({total})")
         if self._bars.above is not None and self._task is not None:
             self._bars.remove_task(self._task)  # there is less room
         self._task = self._bars.add_task(escape(name), total=total, note="")
@@ -226,15 +226,11 @@ class Bars:
         if self._stage_start is None:
             self._stage_start = (now, done)
         if not self._console.is_terminal and now - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self._line(f"{self._name}: {done} of {total}{self._left(now, done, total)}{self._note}")
+            self.say(f"{self._name}: {done} of {total}{self._left(now, done, total)}{self._note}")
 
     def note(self, text: str) -> None:
         """Show next to the stage what is true for now; drawn with its next step."""
         self._note = text if self._console.is_terminal or not text else f", {text}"
-
-    def say(self, text: str) -> None:
-        """Show a line that stays."""
-        self._line(text)
 
     def say_device(self) -> None:
         """Say what programs run on, and if that is not the GPU which is there, why."""
@@ -251,7 +247,8 @@ class Bars:
             return ""
         return f", {(now - then) / (done - before) * (total - done):.0f} s left"
 
-    def _line(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
         self._last_line = time.perf_counter()
         elapsed = self._last_line - self._start
         words = f"[{elapsed:6.1f} s] {printable(text)}"

@@ -168,10 +168,6 @@ class Ahead:
         return self
 
     def __exit__(self, *fault: object) -> None:
-        """Draw nothing more."""
-        self.end()
-
-    def end(self) -> None:
         """Draw nothing more: Matplotlib's settings are of all threads."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
@@ -211,8 +207,6 @@ def save_study_figures(
     """
     folder = pathlib.Path(directory)
     written = {}
-    if ahead is not None:
-        ahead.draw(results)
     for name, chart in study_charts(results).items():
         picture = None if ahead is None else ahead.png(chart)
         if picture is None:

@@ -30,12 +30,18 @@ class Quantity(NamedTuple):
         label: Along an axis.
         title: Of a chart.
         words: How that is read.
+        symbol: What stands for it in a key.
+        statistic: What of several trials a table holds: "mean", "least" or "earliest".
+        is_count: Whether it counts, so that its ticks are whole numbers.
     """
 
     heading: str = ""
     label: str = ""
     title: str = ""
     words: str = ""
+    symbol: str = ""
+    statistic: str = "mean"
+    is_count: bool = False
 
 
 QUANTITIES = {
@@ -46,20 +52,22 @@ QUANTITIES = {
 }
 """Values with a separate name, in the order of a table's columns."""
 
-_SYMBOLS = {"privacy_target": "T", "strong_privacy": "T", "noise_multiplier": "z",
-            "num_clients": "N", "cohort_size": "K"}  # fmt: skip
-_COUNTS = {"strong_privacy", "exposed_clients", "skipped_rounds", "first_exposed_round", "rank"}
 _MOST_CURVES = 24
+
+
+def quantity(name: str) -> Quantity:
+    """Return what is known of a column."""
+    return QUANTITIES.get(name, Quantity())
 
 
 def axis_label(name: str) -> str:
     """Return what an axis is called that shows a column."""
-    return QUANTITIES.get(name, Quantity()).label or _plain(name)
+    return quantity(name).label or _plain(name)
 
 
 def heading(name: str) -> str:
     """Return what a column is called over a table."""
-    return QUANTITIES.get(name, Quantity()).heading or _plain(name)
+    return quantity(name).heading or _plain(name)
 
 
 def _plain(name: str) -> str:
@@ -77,7 +85,8 @@ def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame
         return [(ALL, table)]
     said = ""
     if table[hue].dtype.kind in "iuf":
-        said = f"{_SYMBOLS[hue]} = " if hue in _SYMBOLS else hue.replace("_", " ") + " "
+        symbol = quantity(hue).symbol
+        said = f"{symbol} = " if symbol else hue.replace("_", " ") + " "
     return [(said + label_of(value), own) for value, own in table.groupby(hue, sort=False)]
 
 
@@ -109,7 +118,7 @@ def points_chart(
     return Chart(
         axis_label(variable).capitalize(), "", lines, axis_label(x), axis_label(variable),
         y_range=() if is_free else (0.0,), is_log_x="x" in log, is_log_y="y" in log,
-        whole="y" * (variable in _COUNTS) + "x" * (table[x].dtype.kind in "iu"),
+        whole="y" * quantity(variable).is_count + "x" * (table[x].dtype.kind in "iu"),
         ticks=[(float(k), label_of(value)) for value, k in names.items()],
         empty="no client is exposed" if variable == "exposed_clients" else "",
         are_schemes=hue in ("scheme", "schemes"), marks_points=True,
@@ -263,7 +272,7 @@ def pair_chart(
     return Chart(
         f"{names[0][:1].upper()}{names[0][1:]} against {names[1]}", "", lines, along, axis,
         x_from=None if is_free[0] else 0.0, y_range=() if is_free[1] else (0.0,),
-        whole="x" * (x in _COUNTS), are_schemes=hue in ("scheme", "schemes"),
+        whole="x" * quantity(x).is_count, are_schemes=hue in ("scheme", "schemes"),
     )  # fmt: skip
 
 

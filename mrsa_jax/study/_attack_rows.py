@@ -87,7 +87,7 @@ class AttackRow:
             a process that finds all programs in the cache on disk and one that compiles them, on
             two cores of x86-64 with JAX 0.10.
         arrays: settings -> bytes of its largest arrays, by their shapes.
-        images: The report's sentence about its picture `images`.
+        images: Name of the report's sentence about its picture `images`, in `words.toml`.
         code: () -> digests of a user's code, by module; the package's own has its version.
     """
 

@@ -63,12 +63,10 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
 
 
 def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {
         "name": file.name,
         "bytes": file.stat().st_size,
-        "sha256": digest,
+        "sha256": _digest(file),
         "first_round": str(log.rounds[0]),
         "last_round": str(log.rounds[-1]),
     }
@@ -168,9 +166,9 @@ def run_and_save(
 
 
 def _digest(file: pathlib.Path) -> str:
-    """Return what a certificate is bound to, before the log is read; its reader says what fails."""
-    with contextlib.suppress(OSError):
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+    """Return what a log is known by; "" where it cannot be read: its reader says what fails."""
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
     return ""
 
 

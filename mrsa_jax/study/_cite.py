@@ -238,7 +238,8 @@ def _of(spec: Any) -> Iterator[_Found]:
             yield from _of(one)
     elif dataclasses.is_dataclass(spec) and not isinstance(spec, type):
         is_config = type(spec).__name__.endswith(("Config", "Command"))
-        yield from _of_config(spec) if is_config else papers_of_value(spec)
+        settings = {"command": command_of(type(spec)), "config": to_dict(spec)} if is_config else {}
+        yield from _of_settings(settings) if is_config else papers_of_value(spec)
     else:
         raise ConfigurationError(
             "`spec` must be a scheme, a configuration, a study's data set or a name; "
@@ -300,10 +301,6 @@ def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
     reason, keys = row
     for key in keys:
         yield key.strip(), reason, value
-
-
-def _of_config(config: Any) -> Iterator[_Found]:
-    yield from _of_settings({"command": command_of(type(config)), "config": to_dict(config)})
 
 
 def _of_settings(content: Mapping[str, Any]) -> Iterator[_Found]:

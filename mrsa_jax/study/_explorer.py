@@ -27,6 +27,7 @@ from mrsa_jax.plotting.points import (
     check_columns,
     heading,
     pair_chart,
+    quantity,
     shown_scale,
 )
 from mrsa_jax.study import _page, _points
@@ -258,17 +259,17 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
     series = {i: label for label, own in by_hue(table, hue) for i in own.index}
     charts = []
     for name in names:
-        quantity = name.removesuffix("_by_round")
+        column = name.removesuffix("_by_round")
         own = results[name].transpose(*axes, ..., "round").astype(np.float64)
         trials = [dim for dim in own.dims if dim not in (*axes, "round")]
-        is_least = _points.statistic(quantity) != "mean"
+        is_least = quantity(column).statistic != "mean"
         found = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
-        values = shown_scale(quantity) * np.asarray(found)
+        values = shown_scale(column) * np.asarray(found)
         lines = [
             Line(label, 1 + results["round"].to_numpy(), values[places][i], kind="step", rows=(i,))
             for i, label in series.items()
         ]
-        charts.append(Chart(heading(quantity), "", lines, y_label=axis_label(quantity)))
+        charts.append(Chart(heading(column), "", lines, y_label=axis_label(column)))
     return charts
 
 

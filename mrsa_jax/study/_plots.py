@@ -237,6 +237,12 @@ def _charts(folder: pathlib.Path) -> dict[str, Chart]:
 
 
 _SIZES = {"num_clients": "N", "cohort_size": "K"}
+POLICY_WORDS = {
+    "ignore": "sum the survivors",
+    "abort": "abort the round",
+    "drop_block": "drop the block",
+}
+"""What becomes of a block that loses a member inside a round."""
 
 
 def audit_charts(

@@ -10,11 +10,10 @@ import numpy as np
 
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.plotting.points import (
-    QUANTITIES,
-    Quantity,
     heading,
     pair_chart,
     points_chart,
+    quantity,
     shown_scale,
 )
 from mrsa_jax.study import _summary
@@ -85,7 +84,7 @@ def sweep_chart(
         table = table.assign(**{x: table[x].astype(str)})
     values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
     is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
-    own = QUANTITIES.get(name, Quantity())
+    own = quantity(name)
     title = own.title or heading(name).capitalize()
     note = pooled_words(results, table, name, x, hue)
     caption = f"{own.words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip()
@@ -100,7 +99,7 @@ def pooled_words(
     words = []
     trials = results.sizes.get("trial", 1)
     if trials > 1 and variable in results and "trial" in results[variable].dims:
-        words.append(f"points: {statistic(variable)} of {trials} trials")
+        words.append(f"points: {quantity(variable).statistic} of {trials} trials")
     shown = table[table[variable].notna()]
     kept = [x] if hue is None else [x, hue]
     over = [
@@ -221,23 +220,9 @@ def _reduced(name: str, variable: xr.DataArray, axes: tuple[str, ...]) -> np.nda
             variable = variable.isel({dim: -1})
     inner = [dim for dim in variable.dims if dim not in axes]
     values = variable.transpose(*axes, ...).astype(np.float64)
-    if name in _STATISTICS:
+    if quantity(name).statistic != "mean":
         return np.asarray(values.where(values >= 0).min(inner))
     return np.asarray(values.mean(inner))
-
-
-_STATISTICS = {
-    "strong_privacy": "least",
-    "hidden_among_worst": "least",
-    "update_hidden_worst": "least",
-    "first_exposed_round": "earliest",
-    "first_exposure": "earliest",
-}
-
-
-def statistic(name: str) -> str:
-    """Return what of the trials of a point the table holds, in a word."""
-    return _STATISTICS.get(name, "mean")
 
 
 def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:

@@ -74,12 +74,14 @@ def _verdict(content: Mapping[str, Any]) -> str:
     of = f" of {number(total)}" if total else ""
     told = [("bad", "exposed", f"{len(exposed)}{of} clients") if exposed
             else ("good", "no client exposed", "so far")]  # fmt: skip
-    for name in ("gate_hidden", "gate"):
-        gate = content.get(name)
-        if gate is not None:
-            kind, word = ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
-            told.append((kind, word, str(gate["reason"])))
+    for gate in _gates(content):
+        kind, word = ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
+        told.append((kind, word, str(gate["reason"])))
     return _page.verdicts(told)
+
+
+def _gates(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [content[name] for name in ("gate_hidden", "gate") if content.get(name) is not None]
 
 
 def _series(
@@ -102,11 +104,9 @@ def _series(
 
 def _findings(content: Mapping[str, Any]) -> str:
     words = _page.paragraphs(shown(text, 2000) for text in content["sentences"])
-    for name in ("gate_hidden", "gate"):
-        gate = content.get(name)
-        if gate is not None:
-            verdict = "passed" if gate["passed"] else "failed"
-            words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
+    for gate in _gates(content):
+        verdict = "passed" if gate["passed"] else "failed"
+        words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
     return words + f'<p class="note">{_page.text_of("audit_model")}</p>'
 
 

@@ -18,6 +18,7 @@ from mrsa_jax.study import _page, _plots, _report
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import Section, Series
+from mrsa_jax.study._report_audit import audit_page
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run, write_whole
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
@@ -52,8 +53,9 @@ def attack_page(
              path.stem in charts or (charts and path.stem.startswith(_plots.FOUND)))]  # fmt: skip
     kind = kind_named(str(manifest.get("command", "")))
     images = kind.attack.images if kind is not None and kind.attack is not None else ""
+    captions = {"images": _page.text_of(images)} if images else {}
     pictures = {path.stem: path.read_bytes() for path in files}
-    shown_ones = _page.figures_section(pictures, {"images": images} if images else {})
+    shown_ones = _page.figures_section(pictures, captions)
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
     note = f'<p class="note">The recovered values are in the same folder: {tidy(arrays)}.</p>'
     sections = [
@@ -83,17 +85,13 @@ def _cell(value: Any) -> str:
     return number(value) if isinstance(value, float | None) else shown(value, 400)
 
 
-_POLICIES = {
-    "ignore": "sum the survivors",
-    "abort": "abort the round",
-    "drop_block": "drop the block",
-}
-
-
-def advice_page(content: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+def advice_page(
+    folder: pathlib.Path, content: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> str:
     """Return the page of an advice.
 
     Args:
+        folder: Its folder.
         content: What is in its `advice.json`.
         manifest: Its provenance.
     """
@@ -167,8 +165,9 @@ def _table(options: list[dict[str, Any]]) -> str:
 
 def _policies(content: Mapping[str, Any]) -> str:
     """Return what becomes of the chosen scheme's blocks under each policy; "" if not asked."""
+    names = _plots.POLICY_WORDS
     rows = [
-        (_POLICIES.get(str(one["policy"]), str(one["policy"])), number(one.get("weak_lower")),
+        (names.get(str(one["policy"]), str(one["policy"])), number(one.get("weak_lower")),
          _hidden(one), number(one.get("cardinality"), 3), _percent(one.get("skipped")))
         for one in content.get("policies") or []
     ]  # fmt: skip
@@ -246,6 +245,14 @@ def report(
     return SavedReport(target, str(manifest.get("command", "")), papers, figures)
 
 
+_PAGES: dict[str, Any] = {
+    "scores.json": (attack_page, "summary", "scores", "sentences"),
+    "audit.json": (audit_page, "title", "sentences", "summary", "findings"),
+    "advice.json": (advice_page, "title", "sentences", "options", "chosen"),
+}
+"""What makes the page of a folder with such a file, and what the file must have."""
+
+
 def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
     """Return a folder's provenance and its page."""
     judged = folder / "verdicts.json"
@@ -260,18 +267,9 @@ def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
             f"`folder` must hold results of schema 1 or 2; got {manifest.get('schema')!r} in "
             f"{str(folder)!r}, written by mrsa_jax {_version(manifest)}"
         )
-    if (folder / "scores.json").is_file():
-        content = read_part(folder / "scores.json", "summary", "scores", "sentences")
-
-        return manifest, attack_page(folder, content, manifest)
-    if (folder / "audit.json").is_file():
-        from mrsa_jax.study._report_audit import audit_page
-
-        content = read_part(folder / "audit.json", "title", "sentences", "summary", "findings")
-        return manifest, audit_page(folder, content, manifest)
-    if (folder / "advice.json").is_file():
-        content = read_part(folder / "advice.json", "title", "sentences", "options", "chosen")
-        return manifest, advice_page(content, manifest)
+    for name, (page, *parts) in _PAGES.items():
+        if (folder / name).is_file():
+            return manifest, page(folder, read_part(folder / name, *parts), manifest)
     if not (folder / "results.zarr").is_dir():
         raise ConfigurationError(
             f"`folder` must hold the results of a study; got {str(folder)!r}, whose study.json "

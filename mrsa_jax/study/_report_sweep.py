@@ -13,6 +13,7 @@ from mrsa_jax.plotting.points import (
     by_hue,
     check_columns,
     heading,
+    quantity,
     shown_scale,
 )
 from mrsa_jax.study import _page, _points, _report
@@ -83,7 +84,7 @@ def over_seeds(
     groups = table.groupby(settings, sort=False, dropna=False)
     measured = [str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"]
     how: dict[Any, Any] = {
-        name: "mean" if _points.statistic(name) == "mean" else "min" for name in measured
+        name: "mean" if quantity(name).statistic == "mean" else "min" for name in measured
     }
     found = groups.agg(how).reset_index()
     found.insert(len(settings), "seeds", groups.size().to_numpy())

@@ -192,15 +192,12 @@ ROWS = (
          **plain("ssim mse distance restarts")},
         "attack on updates", ("geiping2020inverting", "zhu2019deep"), check=_check_gradients,
         needs=520,
-        images="The clients' own images, and below them what was recovered from what the server "
-        "sees. Under each image stands its peak signal-to-noise ratio: the more, the more alike."),
+        images="images_of_gradients"),
     row("model-inversion", ModelInversionConfig, "a typical image of each class, from a model",
         {**dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
          **plain("confidence likeness")},
         "attack on models", ("fredrikson2015model",), needs=350,
-        images="The mean image of each class, and below it what was recovered from what the server "
-        "sees. Under each image stands how sure the attacked model is of its class: a sure model "
-        "alone makes no likeness."),
+        images="images_of_model_inversion"),
     row("membership", MembershipConfig, "whether a sample was among those trained on",
         plain("accuracy plus_minus precision recall auc tpr_at_0.1% tpr_at_1%"),
         "attack on models", ("carlini2022membership",), needs=450),

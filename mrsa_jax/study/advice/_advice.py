@@ -9,6 +9,7 @@ from typing import Any
 
 from mrsa_jax.study._findings import as_json
 from mrsa_jax.study._page import text_of
+from mrsa_jax.study._plots import POLICY_WORDS
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Setting
 from mrsa_watch._base.html import card, hidden_words
@@ -163,9 +164,7 @@ def remainder(setting: Setting, chosen: Option) -> list[str]:
     said = []
     if n:
         said.append(
-            f"T = {chosen.weak_lower} does not divide {own.num_clients} clients: {n} of them stay "
-            "out, as reserves for clients who leave permanently. Never swap them round by round: a "
-            "client of two blocks splits both."
+            text_of("advice_remainder").format(t=chosen.weak_lower, clients=own.num_clients, out=n)
         )
     if chosen.cohort_size is not None and k:
         said.append(
@@ -213,12 +212,9 @@ def losses(setting: Setting, policies: Sequence[Option], loss_rate: float) -> st
             f" (after {setting.rounds} rounds weak T is {weak}, and the worst client hidden "
             f"among {hidden})"
         )
-    return (
-        f"{given} lost inside rounds, summing the survivors splits blocks and keeps no T{left}, "
-        f"with {_sum(by['ignore'])}; dropping the block of a lost client keeps T = "
-        f"{by['drop_block'].weak_lower}, with {number(by['drop_block'].cardinality)}; aborting the "
-        f"round keeps it too, with {number(by['abort'].cardinality)}."
-    )
+    sizes = {name: number(one.cardinality) for name, one in by.items()}
+    kept = by["drop_block"].weak_lower
+    return text_of("advice_losses").format(given=given, left=left, kept=kept, **sizes)
 
 
 def enforced(chosen: Option, loss_rate: float) -> str:
@@ -228,13 +224,9 @@ def enforced(chosen: Option, loss_rate: float) -> str:
     size, asked = chosen.block_size, chosen.cohort_size or 0
     # over a complete graph a threshold of just above half is the least that they accept
     works = whole_blocks_rate(asked // size, size, asked // 2 + 1, loss_rate)
-    return (
-        "Blocks hold against a server that selects as it likes if clients enforce them "
-        "(mrsa_jax.protocol.run(..., blocks=)): with "
-        f"{100 * loss_rate:.3g} % lost before their input arrives, {100 * works:.3g} % of their "
-        f"rounds work, and {100 * (1 - loss_rate) ** asked:.3g} % if the server takes the whole "
-        "cohort or nothing."
-    )
+    rates = {"loss": loss_rate, "works": works, "whole": (1 - loss_rate) ** asked}
+    percent = {name: f"{100 * rate:.3g} %" for name, rate in rates.items()}
+    return text_of("advice_enforced").format(**percent)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -295,9 +287,7 @@ class Advice:
     @property
     def policy_table(self) -> list[tuple[str, ...]]:
         """A row for each policy."""
-        names = {"ignore": "sum the survivors", "abort": "abort the round",
-                 "drop_block": "drop the block"}  # fmt: skip
-        return [(names[one.policy], *self._cells(one)[1:-1]) for one in self.policies]
+        return [(POLICY_WORDS[one.policy], *self._cells(one)[1:-1]) for one in self.policies]
 
     def _cells(self, one: Option) -> tuple[str, ...]:
         sizes = one.num_clients, one.cohort_size or self.setting.cohort_size

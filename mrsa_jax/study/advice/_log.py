@@ -12,6 +12,7 @@ import numpy as np
 
 from mrsa_jax import privacy
 from mrsa_jax._core.statistics import binomial_interval, half_interval
+from mrsa_jax.study._page import text_of
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs import LineParser, SumLine, sums_of
 
@@ -118,11 +119,7 @@ class Measured:
         if self.says_lost:
             said.append(self._losses())
         else:
-            said.append(
-                f"It records only the members of sums. They lack {self.inside} of the largest sum, "
-                "which counts as losses inside rounds. How often clients were offline before is "
-                "unknown and counts as 0: set it with --dropout-rates."
-            )
+            said.append(text_of("log_of_sums").format(lack=self.inside))
         if self.num_rounds < 10:
             said.append("So few rounds give little evidence: look at the intervals.")
         if self.is_torn:
@@ -139,10 +136,7 @@ class Measured:
             )
             if rate is not None
         ]
-        return (
-            "; ".join(words) + ". Clients that were not connected were not asked and left no "
-            "trace: --dropout-rates includes them."
-        )
+        return "; ".join(words) + text_of("log_of_losses")
 
 
 @dataclasses.dataclass

@@ -203,13 +203,8 @@ class _Trained:
         near = float(np.diagonal(alike, 1).mean()) if len(alike) > 1 else 1.0
         from_mean = self.without - self.without.mean()
         kurtosis = float(np.mean(from_mean**4) / np.mean(from_mean**2) ** 2) - 3.0
-        return (
-            f"trained updates have along a random direction a spread of {self.spread:.3g}, "
-            f"correlation {near:.4f} from one round to the next and {float(alike[0, -1]):.4f} from "
-            f"the first to the last, and excess kurtosis {kurtosis:.2g} (0 for Gaussian ones). The "
-            "best test takes them for Gaussian, with the spread and correlations measured, and for "
-            "drawn about the mean update of all data, which those of clients that the model was "
-            "trained on are not quite."
+        return text_of("distinguish_trained").format(
+            spread=self.spread, near=near, far=float(alike[0, -1]), kurtosis=kurtosis
         )
 
 
