@@ -19,7 +19,6 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
-from llvmlite.binding import Linkage
 from numba.core import ir, types as _types
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
@@ -151,12 +150,10 @@ class _Part(_Loop):
 
     def _get_module_for_linking(self) -> Any:
         self._ensure_finalized()
-        if self._shared_module is None:
-            self._shared_module = self._final_module
-            for function in self._final_module.functions:
-                if not function.is_declaration and function.linkage == Linkage.external:
-                    function.linkage = "linkonce_odr"
-        return self._shared_module
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage.name == "external":
+                function.linkage = "linkonce_odr"
+        return self._final_module
 
 
 @contextlib.contextmanager
