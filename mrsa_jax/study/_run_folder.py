@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -383,3 +384,43 @@ def _locked(out: pathlib.Path) -> Iterator[None]:
                 f"`out` must not be in use; got {str(out)!r}, in which another process trains"
             )
         yield
+
+
+def replace(new: pathlib.Path, target: pathlib.Path) -> None:
+    """Put a folder in the place of another, which comes back if that fails."""
+    old = target.parent / f".{target.name}.replaced-{os.getpid()}"
+    if target.exists():
+        target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def restore_replaced(out: pathlib.Path) -> None:
+    """Clean up after killed processes: half-written folders go, half-replaced ones come back."""
+    for kind in ("partial", "replaced"):
+        for folder in out.parent.glob(f".{out.name}.{kind}-*"):
+            pid = folder.name.rsplit("-", 1)[1]
+            if pid.isdigit() and not _is_running(int(pid)):
+                if kind == "replaced" and not out.exists():
+                    folder.rename(out)  # killed between two renames: put the old study back
+                else:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(pid: int) -> bool:
+    if pid == os.getpid():
+        return False
+    if sys.platform == "win32":  # signal 0 would end the process there
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

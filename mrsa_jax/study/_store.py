@@ -15,7 +15,6 @@ import os
 import pathlib
 import platform
 import shutil
-import sys
 from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -160,13 +159,13 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     with writing(out, more="; what was there before is kept"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        restore_replaced(out)
+        _run_folder.restore_replaced(out)
         partial.mkdir()
         try:
             manifest = provenance(config)
             yield StudyFolder(partial, manifest)
             _run_folder.write_json(partial / _MANIFEST, manifest)
-            replace(partial, out)
+            _run_folder.replace(partial, out)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
@@ -179,46 +178,6 @@ def folder_if_asked(config: Any) -> Iterator[StudyFolder | None]:
         return
     with study_folder(config) as folder:
         yield folder
-
-
-def replace(new: pathlib.Path, target: pathlib.Path) -> None:
-    """Put a folder in the place of another, which comes back if that fails."""
-    old = target.parent / f".{target.name}.replaced-{os.getpid()}"
-    if target.exists():
-        target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def restore_replaced(out: pathlib.Path) -> None:
-    """Clean up after killed processes: half-written folders go, half-replaced ones come back."""
-    for kind in ("partial", "replaced"):
-        for folder in out.parent.glob(f".{out.name}.{kind}-*"):
-            pid = folder.name.rsplit("-", 1)[1]
-            if pid.isdigit() and not _is_running(int(pid)):
-                if kind == "replaced" and not out.exists():
-                    folder.rename(out)  # killed between two renames: put the old study back
-                else:
-                    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(pid: int) -> bool:
-    if pid == os.getpid():
-        return False
-    if sys.platform == "win32":  # signal 0 would end the process there
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def open_study(path: str | os.PathLike[str]) -> xr.Dataset:

@@ -34,7 +34,7 @@ from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConf
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
-from mrsa_jax.study._run_folder import run_folder
+from mrsa_jax.study._run_folder import restore_replaced, run_folder
 from mrsa_jax.study._runner import Machine
 from mrsa_jax.study._simulate_points import (
     EVERYTHING,
@@ -156,7 +156,7 @@ def run_and_save(
     A `train` that is interrupted leaves its settings and checkpoints, from which `resume`
     continues; one that is complete is read and given back by `resume`.
     """
-    _store.restore_replaced(config.out.absolute())
+    restore_replaced(config.out.absolute())
     _store.check_output(config)
     check(config)
     if isinstance(config, SimulateConfig):

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.study._records import Index
+from mrsa_jax.study._run_folder import replace, restore_replaced
 from mrsa_jax.study._runner import Variable
-from mrsa_jax.study._store import replace, restore_replaced
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._plots import attack_charts, save_charts
 from mrsa_jax.study._progress import Progress, Silent, note
-from mrsa_jax.study._run_folder import write_json, write_rows
+from mrsa_jax.study._run_folder import restore_replaced, write_json, write_rows
 from mrsa_jax.study._runner import Machine, Variable
 from mrsa_watch._base.errors import ConfigurationError, require
 
@@ -85,7 +85,7 @@ def run_and_save(
     An interruption saves what was finished by then, unless the same is there complete.
     """
     words = check(config)
-    _store.restore_replaced(config.out.absolute())
+    restore_replaced(config.out.absolute())
     with _store.study_folder(config) as folder:
         found = AttackFindings(folder.path)
         try:
