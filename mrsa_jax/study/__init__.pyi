@@ -31,5 +31,5 @@ from ._study import compare as compare, from_histories as from_histories
 from ._summary import sentences as sentences, summarise as summarise
 from .advice._by_hand import explore as explore
 from .advice._run import advise as advise
-from .sweeps._engine import sweep as sweep
 from .sweeps._merge import merge as merge
+from .sweeps._sweep import sweep as sweep
