@@ -10,19 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax import federated
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.factories import bucket, program_of
 from mrsa_jax._core.memory import free_bytes
 from mrsa_jax._core.selector import cohort_size_of
-from mrsa_jax.study import _build, _noise
-from mrsa_jax.study._config import DataConfig, ResourceConfig, TrainConfig, schemes_of, studied
-from mrsa_jax.study._drift import OF_POINT
+from mrsa_jax.study import _build, _measured
+from mrsa_jax.study._config import (
+    DataConfig,
+    ResourceConfig,
+    Scheme,
+    TrainConfig,
+    schemes_of,
+    studied,
+)
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import TRAJECTORIES, VARIABLES, Machine, Variable
 from mrsa_jax.study._simulate_points import history_variables, known_of, of_point
-from mrsa_jax.study._training import train_points
-from mrsa_jax.study._training_setting import setting_of
+from mrsa_jax.study._training_setting import Played, Setting, play, setting_of, training_of
 
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
@@ -82,15 +88,18 @@ def variables(configs: Sequence[TrainConfig], kept: Collection[str]) -> dict[str
     """Return what is known of each training at its end, and on the way."""
     found = dict(_END)
     if any(config.training.measure_drift for config in configs):
-        found |= OF_POINT
+        found |= _measured.OF_DRIFT
     is_bounded = any(config.aggregation.clip_norm is not None for config in configs)
     if is_bounded:
-        found |= _noise.OF_POINT
+        found |= _measured.OF_NOISE
     found |= history_variables((), kept)
     if TRAJECTORIES in kept:
         found["evaluated_round"] = _TESTS["evaluated_round"]
-        for name in _noise.BY_TEST if is_bounded else ():
-            own, words = _noise.OF_POINT[name], f"{_noise.OF_POINT[name].description}, at each test"
+        for name in _measured.BY_TEST if is_bounded else ():
+            own, words = (
+                _measured.OF_NOISE[name],
+                f"{_measured.OF_NOISE[name].description}, at each test",
+            )
             found[f"{name}_by_evaluation"] = dataclasses.replace(
                 own, dims=("evaluation",), description=words
             )
@@ -100,7 +109,7 @@ def variables(configs: Sequence[TrainConfig], kept: Collection[str]) -> dict[str
 
 def is_trained(name: str) -> bool:
     """Return whether a variable follows from trained numbers, which machines round differently."""
-    return name.removesuffix("_by_evaluation") in {*_END, *OF_POINT, "wrapped"}
+    return name.removesuffix("_by_evaluation") in {*_END, *_measured.OF_DRIFT, "wrapped"}
 
 
 def together(config: TrainConfig, machine: Machine) -> int:
@@ -147,28 +156,53 @@ def run_points(
     One that diverges has no accuracy, and is marked; what is known of who took part is of the
     rounds that it ran.
     """
-    trained = train_points(
-        [_on(config, machine) for config in configs], at_end=TRAJECTORIES not in kept
+    build = functools.cache(_build.build_clients)  # points of one seed share their samples
+    settings = [setting_of(_on(config, machine), Silent(), build) for config in configs]
+    plays = [_played(setting, kept) for setting in settings]
+    results = federated.train_many(
+        [config.seed for config in configs],
+        [training_of(setting, *own) for setting, own in zip(settings, plays, strict=True)],
+        memory_bytes=settings[0].memory_bytes,
+        mesh=settings[0].mesh,
     )
-    for config, (history, result, more) in zip(configs, trained, strict=True):
-        last = result.diverged_round
-        found: dict[str, Any] = of_point(config, None, np.array(np.nan))
-        del found["expected_cardinality"]  # which trainings have never kept
-        paths = TRAJECTORIES in kept
-        is_path = {name: name.endswith("_by_evaluation") for name in more}
-        found |= {name: own for name, own in more.items() if paths or not is_path[name]}
-        found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
-        if last is None:
-            accuracy, loss = result.accuracy, result.loss
-            found |= {
-                "accuracy": accuracy[-1],
-                "best_accuracy": np.nanmax(accuracy),
-                "loss": loss[-1],
-            }
-            if paths:
-                found |= {"accuracy_by_evaluation": accuracy, "loss_by_evaluation": loss}
-                found["evaluated_round"] = result.evaluated_rounds + 1
-        if "status" in kept:
-            found["status"] = np.asarray(result.status)[: len(history.participation)]
-        found |= known_of(history, kept)
+    for config, setting, (_, played), result in zip(configs, settings, plays, results, strict=True):
+        known = of_point(config, None, np.array(np.nan))
+        del known["expected_cardinality"]  # which trainings have never kept
+        found = known | _found(setting, played, result, kept)
         yield {name: np.asarray(value) for name, value in found.items()}
+
+
+def _played(setting: Setting, kept: Collection[str]) -> tuple[Scheme, Played]:
+    """Return a point's scheme and its rounds, judged at their end alone where no more is kept."""
+    config = setting.config
+    (scheme,) = schemes_of(config)
+    available, _ = _build.build_online(config.seed, config.population, setting.clients)
+    return scheme, play(setting, scheme, available, at_end=TRAJECTORIES not in kept)
+
+
+def _found(
+    setting: Setting, played: Played, result: federated.TrainingResult, kept: Collection[str]
+) -> dict[str, Any]:
+    """Return what is known of a training: how it went, what it left, and who took part."""
+    last, paths = result.diverged_round, TRAJECTORIES in kept
+    more = _measured.of_point(setting, result, played)
+    is_path = {name: name.endswith("_by_evaluation") for name in more}
+    found: dict[str, Any] = {name: own for name, own in more.items() if paths or not is_path[name]}
+    found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
+    if last is None:
+        accuracy, loss = result.accuracy, result.loss
+        found |= {
+            "accuracy": accuracy[-1],
+            "best_accuracy": np.nanmax(accuracy),
+            "loss": loss[-1],
+        }
+        if paths:
+            found |= {"accuracy_by_evaluation": accuracy, "loss_by_evaluation": loss}
+            found["evaluated_round"] = result.evaluated_rounds + 1
+    else:  # rounds do not depend on those that follow
+        fewer = dataclasses.replace(setting.config, rounds=last + 1)
+        _, played = _played(dataclasses.replace(setting, config=fewer), kept)
+    history = played.history
+    if "status" in kept:
+        found["status"] = np.asarray(result.status)[: len(history.participation)]
+    return found | known_of(history, kept)

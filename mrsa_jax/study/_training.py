@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import federated, selection
-from mrsa_jax._core.device import in_context
-from mrsa_jax.study import _build, _config, _drift, _noise, _segments, _trial
-from mrsa_jax.study._compiling import Compiling
+from mrsa_jax import attacks, federated, privacy, selection
+from mrsa_jax._core.arrays import LITTLE
+from mrsa_jax._core.device import in_context, platform
+from mrsa_jax._core.selector import cohort_size_of
+from mrsa_jax.study import _build, _config, _measured, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
@@ -31,8 +31,10 @@ from mrsa_jax.study._training_setting import (
     Played,
     Setting,
     num_slots,
+    plain_aggregator,
     play,
     setting_of,
+    shared_training,
     training_of,
 )
 
@@ -82,7 +84,7 @@ def teller(
         return note
     history = played.history
     known = {name: np.asarray(getattr(history, name)) for name in _AFTER_EACH_ROUND}
-    spent, seed = _noise.spent(setting, played), setting.config.seed
+    spent, seed = _measured.spent(setting, played), setting.config.seed
 
     def tell(metrics: dict[str, Any]) -> None:
         note(metrics)
@@ -170,18 +172,13 @@ def train_schemes(
         facts = [own.facts() for own in segmented]
         trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
         known |= {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
-    more: dict[str, Any] = {}
-    if "noise" in columns[0]:
-        trained |= _noise.variables(config.aggregation, [column["noise"] for column in columns])
-    if "drift" in columns[0]:
-        found, more = _drift.variables([column["drift"] for column in columns], config.rounds)
-        trained |= found
+    found, more = _measured.variables(config, columns)
     pairs = zip(schemes, columns, strict=True)
     performance = {scheme.label: column["performance"] for scheme, column in pairs}
     import xarray as xr  # takes a second: not before the first round
 
     return xr.Dataset(
-        known | trained,
+        known | trained | found,
         coords=axes | more | {"evaluation": columns[0]["evaluated_rounds"] + 1},
         attrs={"performance": performance},
     )
@@ -218,48 +215,6 @@ def _tell(
         for i, own in enumerate(weak)
     ]
     early(xr.Dataset(known | _trained_variables(learnt), coords=axes))
-
-
-def train_points(
-    configs: Sequence[TrainConfig], *, at_end: bool
-) -> list[tuple[_trial.History, federated.TrainingResult, dict[str, Any]]]:
-    """Train studies of one scheme each, whose programs are the same, side by side.
-
-    Args:
-        configs: The studies.
-        at_end: Whether only what is known after the last round is asked for, as for
-            `_trial.analyse`.
-
-    Returns:
-        Of each what the server can know of the rounds that it ran; its training, which may have
-        diverged; and how its updates drifted and what its noise promises, if that was measured
-        and is known.
-    """
-
-    def played_in(setting: Setting) -> tuple[Scheme, Played]:
-        config = setting.config
-        (scheme,) = _config.schemes_of(config)
-        available, _ = _build.build_online(config.seed, config.population, setting.clients)
-        return scheme, play(setting, scheme, available, at_end=at_end)
-
-    build = functools.cache(_build.build_clients)  # points of one seed share their samples
-    settings = [setting_of(config, Silent(), build) for config in configs]
-    plays = [played_in(setting) for setting in settings]
-    results = federated.train_many(
-        [config.seed for config in configs],
-        [training_of(setting, *own) for setting, own in zip(settings, plays, strict=True)],
-        memory_bytes=settings[0].memory_bytes,
-        mesh=settings[0].mesh,
-    )
-    found = []
-    for setting, (_, played), result in zip(settings, plays, results, strict=True):
-        more = _drift.of_point(result, played, setting.weights)
-        more |= _noise.of_point(setting, result, played)
-        if result.diverged_round is not None:  # rounds do not depend on those that follow
-            fewer = dataclasses.replace(setting.config, rounds=result.diverged_round + 1)
-            _, played = played_in(dataclasses.replace(setting, config=fewer))
-        found.append((played.history, result, more))
-    return found
 
 
 def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -331,10 +286,10 @@ def _train_one(
         "performance": meter.record(status, stated),
     }
     if config.aggregation.is_noisy:
-        column["noise"] = _noise.accounted(setting, result, played)
+        column["noise"] = _measured.accounted(setting, result, played)
     later: dict[str, Future[Any]] = {}
     if result.drift is not None:
-        measure = in_context(_drift.measured)
+        measure = in_context(_measured.measured)
         later["drift"] = beside.submit(measure, result.drift, played, setting.weights)
     is_plain = played.rounds is None and played.segments is None
     if is_plain and isinstance(config, TrainConfig):
@@ -380,3 +335,82 @@ def _attack(
         config.seed, training, parameters, rows, aggregator, progress.update,
         rounds=rounds, mesh=setting.mesh,
     )  # fmt: skip
+
+
+# ---- What is compiled in other threads, while a study's own has other work.
+
+
+class Compiling:
+    """Compiles on other cores than the block's own, by work that is thrown away.
+
+    First what analyses a history, then what trains. What fails there fails again where it is asked
+    for. Where accelerators run many rounds as one program, or cohorts have no size that is known
+    beforehand, the first round compiles.
+    """
+
+    def __init__(self, config: DemoConfig | TrainConfig) -> None:
+        self._pool = ThreadPoolExecutor(2)
+        self._started: list[Future[Any]] = []
+        self._analysed: list[Future[Any]] = []
+        is_plain = config.protocol.is_plain and config.hetero.is_plain
+        self._is_of_use = platform() == "cpu" and is_plain
+        rounds, clients = config.rounds, config.population.num_clients
+        _import_all(config)
+        if self._is_of_use and rounds * clients <= LITTLE:
+            # a client is exposed by the first, nobody by the second; empty rounds take no time
+            few = np.zeros((rounds, clients), np.bool_)
+            few[0, : config.population.cohort_size] = few[-1, 0] = True
+            self._start(privacy.first_exposure, few)
+            self._start(_trial.analyse, np.ones_like(few))
+            self._analysed = list(self._started)
+
+    def _start(self, work: Callable[..., Any], *arguments: Any) -> None:
+        self._started.append(self._pool.submit(in_context(work), *arguments))
+
+    def wait(self) -> None:
+        """Wait for what analyses a history, and import meanwhile what reports on it."""
+        import xarray as _xarray
+
+        del _xarray
+        wait(self._analysed)
+
+    def rounds(self, setting: Setting, schemes: Sequence[Scheme]) -> None:
+        """Compile what trains, by one round of each size."""
+        population = setting.config.population
+        sizes = {cohort_size_of(_build.build_selector(one, population)) for one in schemes}
+        for size in sizes - {None} if self._is_of_use else ():
+            self._start(self._round, setting, size)
+
+    def _round(self, setting: Setting, size: int) -> None:
+        """Train one round as all rounds are trained, so that their programs are there."""
+        wait(self._analysed)  # the cores are for the first table until then
+        config = setting.config
+        setting.stated_bytes(size)
+        history = np.zeros((1, config.population.num_clients), np.bool_)
+        history[0, :size] = True
+        training = shared_training(setting, history, plain_aggregator(setting, size, "compiling"))
+        federated.train(config.seed, training, memory_bytes=setting.memory_bytes, mesh=setting.mesh)
+
+    def __enter__(self) -> Compiling:
+        return self
+
+    def __exit__(self, problem: object, *_: object) -> None:
+        if problem is None:
+            wait(self._started)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _import_all(config: DemoConfig | TrainConfig) -> None:
+    """Import what loads at its first use: two threads that do may break Python 3.11's parser."""
+    from mrsa_jax._core import chacha20_loops as _chacha20_loops
+
+    del _chacha20_loops
+    _build.build_server(config.training)
+    for family, names in (
+        (attacks, "least_squares reconstruction_error"),
+        (federated, "client_updates memory_estimate train"),
+        (privacy, "strong_privacy_trajectory hidden_among_trajectory first_exposure information"),
+        (privacy, "hidden_among hidden_among_mates"),
+    ):
+        for name in names.split():
+            getattr(family, name)

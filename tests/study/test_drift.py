@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import federated, plotting, privacy, study
-from mrsa_jax.study import _drift as study_drift, _summary
+from mrsa_jax.study import _measured, _summary
 
 _TEXT: dict[str, Any] = {"rounds": 9, "scheme": "uniform"}
 
@@ -51,7 +51,7 @@ def test_mates_hide_by_the_drift_of_each(trained: xr.Dataset) -> None:
     assert drift.client_memory[0] > 0.95
     pairs = np.tile([1, 1, 0, 0], (30, 1))
     pairs[1::2] = [0, 0, 1, 1]
-    found = study_drift._by_mates(drift, pairs)
+    found = _measured._by_mates(drift, pairs)
     expected = privacy.hidden_among_mates(
         pairs, memory=drift.client_memory, share=drift.client_lasting,
         variance=drift.client_spread**2,
@@ -59,16 +59,16 @@ def test_mates_hide_by_the_drift_of_each(trained: xr.Dataset) -> None:
     assert found == expected.min()
     assert 1 < found < 1.5  # a mate of the same drift would hide as among two
     more = np.concatenate([pairs, np.ones((30, 1), np.int64)], axis=1)
-    assert np.isnan(study_drift._by_mates(drift, more))  # of the fifth nothing is known
+    assert np.isnan(_measured._by_mates(drift, more))  # of the fifth nothing is known
     assert float(trained["update_mates_worst"][0]) == 1  # nobody has a mate
 
 
 def test_the_correlation_of_mates_caps_what_is_explained(trained: xr.Dataset) -> None:
     """kappa between mates: (1 + (T - 1) kappa) / T of an update, and all of it without mates."""
-    caps = [study_drift._capped(*own) for own in ((0.0, 4), (0.2, 4), (1.0, 3), (np.nan, 1))]
+    caps = [_measured._capped(*own) for own in ((0.0, 4), (0.2, 4), (1.0, 3), (np.nan, 1))]
     assert caps == pytest.approx([4, 2.5, 1, 1])
-    assert study_drift._capped(-0.5, 3) == np.inf
-    assert np.isnan(study_drift._capped(np.nan, 4))
+    assert _measured._capped(-0.5, 3) == np.inf
+    assert np.isnan(_measured._capped(np.nan, 4))
     assert np.isnan(float(trained["update_mates_correlation"][0]))
     assert float(trained["update_mates_cap"][0]) == 1
     assert not any("mates hide" in sentence for sentence in _summary.sentences(trained))

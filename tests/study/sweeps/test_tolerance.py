@@ -10,8 +10,8 @@ import pytest
 
 from mrsa_jax.study import _simulate_points, _train_points
 from mrsa_jax.study._config import SimulateConfig, TrainConfig
-from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._kinds import KINDS
+from mrsa_jax.study._measured import OF_DRIFT
 from mrsa_jax.study._records import Record
 from mrsa_jax.study._runner import TRAJECTORIES
 from mrsa_jax.study.sweeps._merge import _differing
@@ -80,7 +80,7 @@ def test_trained_numbers_may_differ_as_machines_round_them() -> None:
     assert not differs("train", "loss", np.nan, np.nan)  # both have diverged
 
 
-@pytest.mark.parametrize("name", [*_train_points._END, *OF_POINT])
+@pytest.mark.parametrize("name", [*_train_points._END, *OF_DRIFT])
 def test_what_is_trained_is_known(name: str) -> None:
     assert _train_points.is_trained(name)
 
