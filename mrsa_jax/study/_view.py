@@ -130,13 +130,19 @@ class View:
         self.index.refresh()
         data = {}
         for name, values in self._block(self.cells.reshape(self._shape)).items():
-            variable = self._all[name]
-            # numbers without a value are nan, which no mean takes in
-            fill = {"_FillValue": variable.fill} if values.dtype.kind in "if" else {}
-            dims = [*self.shown["axes"], *variable.dims]
-            data[self._stored(name)] = dims, values, variable.facts | fill
-        own = {name: (dim, values, facts) for name, dim, values, facts in self.shown["coordinates"]}
-        return xr.decode_cf(xr.Dataset(data, own, self.told)).load()
+            variable, encoding = self._all[name], {}
+            if values.dtype.kind in "if":
+                encoding = {"dtype": values.dtype, "_FillValue": variable.fill}
+            if values.dtype.kind == "i":  # without a value nan, which no mean takes in
+                dtype = np.float32 if values.itemsize <= 2 else np.float64  # as xarray reads them
+                values = np.where(values == variable.fill, np.nan, values).astype(dtype)
+            facts = [*self.shown["axes"], *variable.dims], values, variable.facts, encoding
+            data[self._stored(name)] = xr.Variable(*facts, fastpath=True)  # else it loads dask
+        own = {
+            name: xr.Variable([dim], np.asarray(values), facts, fastpath=True)
+            for name, dim, values, facts in self.shown["coordinates"]
+        }
+        return xr.Dataset(data, own, self.told)
 
     def _from_store(self) -> xr.Dataset:
         """Open the store, or what it would be, lazily loaded."""
