@@ -15,19 +15,20 @@ _MOST_SUMMED = 1024
 
 
 @compiled
-def gram_of(history, ranks, lists, ends, gram):
-    """Fill the upper half with the clients that two rows share, and list each one's rows.
+def gram_of(history, ranks):
+    """Count the clients that two rows share, and list each one's rows.
 
     Args:
         history: bool `[rounds, clients]`.
         ranks: int32 `[rounds]`: rows that raise them count.
-        lists: int32 `[rank x clients]`, filled with the places among these of each client's rows.
-        ends: int32 `[clients]`, filled with where each client's end.
-        gram: float64 `[rank, rank]`, filled: integers.
+
+    Returns:
+        int32: the places among these rows of each client's, client by client; int32 `[clients]`:
+        where each client's end; float64 `[rank, rank]`: the upper half of integers.
     """
-    for k in range(gram.shape[0]):
-        for i in range(gram.shape[0]):
-            gram[k, i] = 0.0
+    rank = ranks[-1]
+    lists, ends = np.empty(rank * history.shape[1], np.int32), np.empty(history.shape[1], np.int32)
+    gram = np.zeros((rank, rank))
     end = 0
     for i in range(ends.size):
         start, rank = end, 0
@@ -41,6 +42,7 @@ def gram_of(history, ranks, lists, ends, gram):
             row = gram[lists[a]]
             for b in range(a, end):
                 row[lists[b]] += 1.0
+    return lists, ends, gram
 
 
 @compiled
@@ -229,14 +231,12 @@ def leverage_trials(history, ranks, is_due, most, found, rows, growth, sums):
         sums: float64 `[trials]`, filled with that of the squares of the absolute sums.
     """
     clients = history.shape[2]
-    ends = np.empty(clients, np.int32)
     for b in range(history.shape[0]):
         if not is_due[b]:
             continue
         rank = ranks[b, -1]
-        lists, gram = np.empty(rank * clients, np.int32), np.empty((rank, rank))
+        lists, ends, gram = gram_of(history[b], ranks[b])
         scale, lengths, ones, unit = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank)
-        gram_of(history[b], ranks[b], lists, ends, gram)
         sums[b], growth[b] = _first_factor(gram, scale, lengths), np.nan
         if sums[b] > most[b]:
             continue
@@ -258,14 +258,12 @@ def leverage_trials_again(history, ranks, is_due, found, rows, growth):
     The arguments are those of `leverage_trials`, which is called with these trials before.
     """
     clients = history.shape[2]
-    ends = np.empty(clients, np.int32)
     for b in range(history.shape[0]):
         if not is_due[b]:
             continue
         rank = ranks[b, -1]
-        lists, gram = np.empty(rank * clients, np.int32), np.empty((rank, rank))
+        lists, ends, gram = gram_of(history[b], ranks[b])
         scale, lengths, ones, line = np.empty(rank), np.empty(rank), np.ones(rank), np.empty(rank)
-        gram_of(history[b], ranks[b], lists, ends, gram)
         _first_factor(gram, scale, lengths)
         units, every = np.empty((clients, rank)), np.arange(rank).astype(np.int32)
         for i in range(clients):
@@ -286,10 +284,6 @@ def leverage_trials_again(history, ranks, is_due, found, rows, growth):
 @compiled
 def regular_trials(history, ranks, is_due):
     """Leave of trials as due those whose rows that raise the rank are proven to be independent."""
-    ends = np.empty(history.shape[2], np.int32)
     for b in range(history.shape[0]):
         if is_due[b]:
-            rank = ranks[b, -1]
-            lists, gram = np.empty(rank * ends.size, np.int32), np.empty((rank, rank))
-            gram_of(history[b], ranks[b], lists, ends, gram)
-            is_due[b] = _is_regular(gram)
+            is_due[b] = _is_regular(gram_of(history[b], ranks[b])[2])

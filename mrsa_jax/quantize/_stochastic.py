@@ -21,7 +21,7 @@ from mrsa_jax._core.arrays import one_program, pytree
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.streams import random_words
-from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, nearest, require
+from mrsa_watch._base.errors import POSITIVE, check_integer, check_known, check_number, require
 
 # ---- Conditional stochastic rounding to integers: draw again until the norm keeps its bound.
 #
@@ -102,15 +102,19 @@ def squared_norm(sizes: UInt32[Array, " dim"]) -> tuple[Array, Array]:
     Beyond 2**64 - 1 the sum is given as that.
     """
     upper, lower = sizes >> jnp.uint32(12), sizes & jnp.uint32(0xFFF)
-    limbs = jnp.zeros(6, jnp.uint32)  # of 16 bits, lowest first
-    for product, shift in ((upper * upper, 24), (upper * lower, 13), (lower * lower, 0)):
-        high, low = _total(product)
-        limbs = _add_shifted(limbs, high, 16 + shift)
-        limbs = _add_shifted(limbs, low, shift)
-    words = limbs[0::2] | (limbs[1::2] << jnp.uint32(16))
-    is_more = words[2] > 0
+    sums = [_total(product) for product in (upper * upper, upper * lower, lower * lower)]
+    with jax.enable_x64(True):  # no array of such words is ever made
+        squares, mixed, rest = (
+            (high.astype(jnp.uint64) << jnp.uint64(16)) + low.astype(jnp.uint64)
+            for high, low in sums
+        )
+        rest = rest + ((mixed & jnp.uint64(0x7FF)) << jnp.uint64(13))
+        high = squares + (mixed >> jnp.uint64(11)) + (rest >> jnp.uint64(24))  # of 2**24 each
+        low = (high << jnp.uint64(24)) | (rest & jnp.uint64(0xFFFFFF))
+        is_more = high >> jnp.uint64(40) > 0
+        words = (high >> jnp.uint64(8)).astype(jnp.uint32), low.astype(jnp.uint32)
     top = jnp.uint32(0xFFFFFFFF)
-    return jnp.where(is_more, top, words[1]), jnp.where(is_more, top, words[0])
+    return jnp.where(is_more, top, words[0]), jnp.where(is_more, top, words[1])
 
 
 def _total(words: UInt32[Array, " dim"]) -> tuple[Array, Array]:
@@ -119,22 +123,6 @@ def _total(words: UInt32[Array, " dim"]) -> tuple[Array, Array]:
     blocks = jnp.sum(padded.reshape(-1, _BLOCK), axis=1, dtype=jnp.uint32)
     high = jnp.sum(blocks >> jnp.uint32(16), dtype=jnp.uint32)
     return high, jnp.sum(blocks & jnp.uint32(0xFFFF), dtype=jnp.uint32)
-
-
-def _add_shifted(limbs: Array, word: Array, shift: int) -> Array:
-    """Add word 2**shift to limbs of 16 bits."""
-    first, own = divmod(shift, 16)
-    half = jnp.uint32(0xFFFF)
-    low, high = (word & half) << jnp.uint32(own), (word >> jnp.uint32(16)) << jnp.uint32(own)
-    added = [low & half, (low >> jnp.uint32(16)) + (high & half), high >> jnp.uint32(16)]
-    out, carry = [], jnp.uint32(0)
-    for place in range(limbs.shape[0]):
-        value = limbs[place] + carry
-        if first <= place < first + len(added):
-            value = value + added[place - first]
-        out.append(value & half)
-        carry = value >> jnp.uint32(16)
-    return jnp.stack(out)
 
 
 # ---- Stochastic rounding to K levels, the quantizer of HeteroSAg (there Q_K on [r1, r2]).
@@ -426,9 +414,7 @@ def following_range(
         >>> float(first), float(wide), float(rule.advance(wide, 0 * update, jnp.asarray(True)))
         (2.0, 4.0, 0.5)
     """
-    known = typing.get_args(RangeStatistic)
-    hint = f"must be a known statistic: {nearest(str(statistic), known)}"
-    require(statistic in known, "statistic", hint, statistic)
+    check_known(statistic, "statistic", typing.get_args(RangeStatistic), "a known statistic")
     numbers: Any = (("multiplier", multiplier), ("floor", floor))
     for name, value in numbers:
         check_number(value, name, "must be positive and finite", POSITIVE)
