@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,11 +19,11 @@ from jax import lax
 from jaxtyping import Array, Int32
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import at_once, chosen_form, is_traced, within_memory
-from mrsa_jax._core.prime import PRIMES, fields, minor_bits, residues
+from mrsa_jax._core.device import at_once, chosen_form, is_traced, over_ranges, within_memory
+from mrsa_jax._core.prime import PRIMES, fields, host_residues, minor_bits, residues
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import without
-from mrsa_jax.privacy._exposure_programs import first_rounds, first_rounds_by_kernel
+from mrsa_jax.privacy._exposure_programs import first_rounds, first_rounds_by_kernel, joined
 from mrsa_jax.privacy.solver import column_codes, reduced_echelon, residues_of
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
@@ -197,50 +198,83 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
     """
     array = without(P, coalition)
     histories = array.reshape((-1, *array.shape[-2:]))
-    if isinstance(histories, np.ndarray):
-        found: np.ndarray | Array = _of_values(histories)
+    has_loops = chosen_form(("loops", "xla"), histories) == "loops"
+    if has_loops or isinstance(histories, np.ndarray):
+        found: np.ndarray | Array = _of_values(np.asarray(histories), has_loops)
     else:
         found = _of_all_rows(histories)
     return on_device(found.reshape((*array.shape[:-2], array.shape[-1])))
 
 
-def _of_values(histories: np.ndarray) -> np.ndarray | Array:
+def _of_values(histories: np.ndarray, has_loops: bool) -> np.ndarray:
     """Return the first exposures in the host's histories, leaving out what cannot change them.
 
     Clients with the same column are never told apart, so a history in which nobody's differs from
-    all others' exposes nobody; and a row that lies in the space of those before it adds nothing.
+    all others' exposes nobody.
     """
     count, rounds, clients = histories.shape
-    has_loops = chosen_form(("loops", "xla")) == "loops"
     is_wide = clients > 2 * rounds and rounds * clients >= _WIDE and has_loops
     if is_wide and fits(histories):
         each = [first_of_wide(history, gram_of(history)) for history in histories]
         return np.stack(each).astype(np.int32)
-    own = np.flatnonzero([_has_single_column(history) for history in histories])
+    names = np.zeros((count, clients), np.int32)  # of classes of equal columns, 0 where all is 0
+    for own, history in zip(names, histories, strict=True):
+        part = np.flatnonzero((history != 0).any(axis=0))
+        own[part] = np.unique(column_codes(history)[part], return_inverse=True)[1] + 1
+    due = np.array([(np.bincount(own)[1:] == 1).any() for own in names])
     found = np.full((count, clients), -1, np.int32)
-    if own.size == 0:
-        return found
-    histories = histories if own.size == count else histories[own]
-    is_long = rounds > 2 * clients and has_loops
-    found[own] = _of_new_rounds(histories) if is_long else _of_all_rows(histories)
+    if due.any():
+        part = histories if due.all() else histories[due]
+        found[due] = _of_classes(part, names[due]) if has_loops else _of_all_rows(part)
     return found
 
 
-def _has_single_column(history: np.ndarray) -> bool:
-    """Return whether some client who took part has a column that no other has."""
-    _, sizes = np.unique(column_codes(history)[(history != 0).any(axis=0)], return_counts=True)
-    return bool((sizes == 1).any())
+def _of_classes(histories: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Return the first exposures by compiled loops over the classes of equal columns."""
+    count, rounds, clients = histories.shape
+    primes = draw_primes(enough_primes(minor_bits(histories), 4 * clients))
+    distinct = np.repeat(names.max(axis=1, keepdims=True), rounds, axis=1)
+    ranks, first, is_proven = np.empty_like(distinct), np.empty_like(names), np.zeros(count, bool)
+
+    def part(some: slice) -> None:
+        own = (each[some] for each in (names, distinct, ranks, first, is_proven))
+        follow(histories[some], primes, *own)
+
+    over_ranges("summaries", part, count)
+    return first
 
 
-def _of_new_rounds(histories: np.ndarray) -> np.ndarray:
-    """Return the first exposures from the rounds that raise the rank, of very many."""
-    grows = np.diff(np.asarray(rank_trajectory(histories)), axis=1, prepend=0) > 0
-    # the rounds that raise the rank, in order, then some others, which are left empty
-    chosen = np.argsort(~grows, axis=1, kind="stable")[:, : histories.shape[2]]
-    rows = np.take_along_axis(histories, chosen[..., None], axis=1)
-    rows = rows * np.take_along_axis(grows, chosen, axis=1)[..., None].astype(rows.dtype)
-    first = _of_all_rows(rows)
-    return np.where(first >= 0, np.take_along_axis(chosen, np.maximum(first, 0), axis=1), -1)
+def follow(
+    histories: np.ndarray, primes: Sequence[int], names: np.ndarray, distinct: np.ndarray,
+    ranks: np.ndarray, first: np.ndarray, is_proven: np.ndarray,
+) -> None:  # fmt: skip
+    """Fill ranks and first exposures of histories, by as many primes as it takes to prove them.
+
+    What all of them do not prove is what those of the largest rank agree on. The arguments are
+    those of `_summary_loops.follow_trials`; histories that are proven from the start stay as they
+    are.
+    """
+    from mrsa_jax.privacy._summary_loops import follow_trials
+
+    is_binary = histories.dtype == np.bool_
+    rows = np.require(histories, requirements=["C", "W"])  # one type, to be compiled once
+    tried = []
+    for prime in primes:
+        if is_proven.all():
+            return
+        one = np.uint32(2**32 % prime)
+        if not is_binary:
+            wide = host_residues(histories, prime, np.uint64) * np.uint64(one) % np.uint64(prime)
+            rows = np.ascontiguousarray(wide, np.uint32)
+        field = one, np.uint32(prime), np.uint32(2**32 - pow(prime, -1, 2**32))
+        scale = one if is_binary else np.uint32(1)
+        follow_trials(rows, scale, names, distinct, *field, ranks, first, is_proven)
+        tried.append((ranks.copy(), np.where(first < 0, np.int32(histories.shape[1]), first)))
+    is_open = ~is_proven
+    of_ranks, of_first = (
+        np.stack([own[is_open] for own in kind], axis=1) for kind in zip(*tried, strict=True)
+    )
+    ranks[is_open], first[is_open] = of_ranks.max(axis=1), joined(of_first, of_ranks)
 
 
 def _of_all_rows(histories: np.ndarray | Array) -> np.ndarray | Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.prime import minor_bits
-from mrsa_jax.privacy._exposure_programs import joined
+from mrsa_jax.privacy._exposure import follow
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._leverage import KNOWN, goes_by_columns, last_of_wide, quantiles_of
 from mrsa_jax.privacy._leverage_wide import Wide, errors_of, rest_of_one, rest_of_three
@@ -162,19 +162,7 @@ def _follow(
         _loops_of_rows().regular_trials(history, ranks, is_done)
         _measure(history, ranks, is_done, shares)
         is_done &= shares.max(axis=1) < 1 - _FAR
-    is_proven, tried = is_done.copy(), []
-    for prime in primes:
-        if not is_proven.all():
-            field = _field(prime)
-            loops.follow_trials(history, names, distinct, *field, ranks, first, is_proven)
-            tried.append((ranks.copy(), np.where(first < 0, np.int32(history.shape[1]), first)))
-    is_open = ~is_proven
-    if is_open.any():
-        of_ranks, of_first = (
-            np.stack([own[is_open] for own in kind], axis=1) for kind in zip(*tried, strict=True)
-        )
-        ranks[is_open] = of_ranks.max(axis=1)
-        first[is_open] = joined(of_first, of_ranks)
+    follow(history, primes, names, distinct, ranks, first, is_done.copy())
     is_due = ~is_done & (ranks[:, -1] < distinct[:, -1])
     _measure(history, ranks, is_due, shares)
     below = np.minimum(shares, np.nextafter(1.0, 0.0))
@@ -209,8 +197,3 @@ def _loops_of_rows() -> Any:
     from mrsa_jax.privacy import _gram_loops
 
     return _gram_loops
-
-
-def _field(prime: int) -> tuple[np.uint32, ...]:
-    """Return 2^32 modulo a prime, the prime, and -1 over it modulo 2^32."""
-    return tuple(map(np.uint32, (2**32 % prime, prime, 2**32 - pow(prime, -1, 2**32))))

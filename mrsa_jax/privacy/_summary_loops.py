@@ -184,7 +184,7 @@ def follow(rows, is_single, distinct, one, prime, negative, ranks, first):
 
 
 @compiled
-def _rows_of(history, names, one, rows, is_single):
+def _rows_of(history, scale, names, rows, is_single):
     """Fill the residues of one column of each class, and whether one client is all of it."""
     for c in range(is_single.size):
         is_single[c] = True
@@ -197,17 +197,18 @@ def _rows_of(history, names, one, rows, is_single):
             at[names[i] - 1] = i
     for j in range(rows.shape[0]):
         for c in range(rows.shape[1]):
-            rows[j, c] = one if history[j, at[c]] else _ZERO
+            rows[j, c] = np.uint32(history[j, at[c]]) * scale
 
 
 @compiled
-def follow_trials(history, names, distinct, one, prime, negative, ranks, first, is_proven):
+def follow_trials(history, scale, names, distinct, one, prime, negative, ranks, first, is_proven):
     """Follow the collapsed histories of trials that are not proven yet.
 
     Args:
-        history: As for `collapse`, which has filled `names` and `distinct`.
-        names: As there.
-        distinct: As there.
+        history: As for `collapse`; or uint32, residues in their form.
+        scale: What makes them of it.
+        names: As `collapse` fills them.
+        distinct: Likewise, or more: then fewer are proven.
         one: As for `follow`.
         prime: As there.
         negative: As there.
@@ -222,7 +223,7 @@ def follow_trials(history, names, distinct, one, prime, negative, ranks, first, 
         count = distinct[b, -1]
         rows = np.empty((rounds, count), np.uint32)
         is_single, own = np.empty(count, np.bool_), np.empty(count, np.int32)
-        _rows_of(history[b], names[b], one, rows, is_single)
+        _rows_of(history[b], scale, names[b], rows, is_single)
         is_proven[b] = follow(rows, is_single, distinct[b], one, prime, negative, ranks[b], own)
         for i in range(clients):
             name = names[b, i] - 1

@@ -37,6 +37,7 @@ from mrsa_jax.privacy.solver import (
     Vector,
     bounds,
     collapse,
+    one_round,
     random_projection,
     ranks_of,
 )
@@ -192,7 +193,7 @@ class _Levels:
         loads = (self._rows != 0) @ self._weights
         for row in range(len(self._rows)):
             if loads[row] < self.upper[row + 1] or row == 0:
-                self._add(Vector.of_row(self._rows[: row + 1], self._weights, row))
+                self._add(one_round(self._rows[: row + 1], self._weights, row))
         for level in range(1, len(self._rows) + 1):
             space = self._space(level)
             self.lower[level] = space.strong

@@ -31,5 +31,11 @@ from ._ranks import (
     support_of as support_of,
 )
 from ._search import Plan as Plan, Progress as Progress, parity_checks as parity_checks, run as run
-from ._space import Alone as Alone, Sieve as Sieve, Space as Space, Vector as Vector
+from ._space import (
+    Alone as Alone,
+    Sieve as Sieve,
+    Space as Space,
+    Vector as Vector,
+    one_round as one_round,
+)
 from ._through import Through as Through

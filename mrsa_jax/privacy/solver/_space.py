@@ -44,12 +44,6 @@ class Vector:
     coefficients: tuple[int, ...]
     method: str
 
-    @staticmethod
-    def of_row(rows: np.ndarray, weights: np.ndarray, row: int) -> Vector:
-        """Return one of some rows."""
-        on, unit = rows[row] != 0, tuple(int(j == row) for j in range(len(rows)))
-        return Vector(int(weights[on].sum()), on, unit, "one round")
-
     @property
     def last_row(self) -> int:
         """Index of the last row that it uses."""
@@ -75,6 +69,12 @@ class Vector:
                 "this is a fault of mrsa-jax; please report the history"
             )
         return tuple(whole)
+
+
+def one_round(rows: np.ndarray, weights: np.ndarray, row: int) -> Vector:
+    """Return one of some rows."""
+    on, unit = rows[row] != 0, tuple(int(j == row) for j in range(len(rows)))
+    return Vector(int(weights[on].sum()), on, unit, "one round")
 
 
 class Space:
@@ -126,7 +126,7 @@ class Space:
     def lightest_row(self) -> Vector:
         """Return the row with the fewest clients."""
         loads = (self.rows != 0) @ self.weights
-        return Vector.of_row(self.rows, self.weights, int(loads.argmin()))
+        return one_round(self.rows, self.weights, int(loads.argmin()))
 
     def combination(self, coefficients: dict[int, int], method: str) -> Vector | None:
         """Return a combination of a few rows, given by their coefficients; None if it is zero."""

@@ -19,7 +19,7 @@ from mrsa_jax.privacy.solver._ranks import (
     residues_of,
 )
 from mrsa_jax.privacy.solver._search import Plan, Progress, folded
-from mrsa_jax.privacy.solver._space import Vector
+from mrsa_jax.privacy.solver._space import Vector, one_round
 from mrsa_watch._base.primes import draw_primes, enough_primes, error_bits
 
 # ---- Compiled search for the lightest vector of the row space through each group.
@@ -189,7 +189,7 @@ class Through:
         loads = (self.rows != 0) @ self._weights
         order = np.argsort(loads, kind="stable")
         first = order[(self.rows[order] != 0).argmax(axis=0)].tolist()
-        own = {row: Vector.of_row(self.rows, self._weights, row) for row in set(first)}
+        own = {row: one_round(self.rows, self._weights, row) for row in set(first)}
         self.vectors = [own[row] for row in first]
 
     def take(self, vector: Vector) -> None:
