@@ -360,7 +360,7 @@ class Compiling:
             # a client is exposed by the first, nobody by the second; empty rounds take no time
             few = np.zeros((rounds, clients), np.bool_)
             few[0, : config.population.cohort_size] = few[-1, 0] = True
-            self._start(privacy.first_exposure, few)
+            self._start(privacy.first_exposure, _trial.filled_up(few[None]))
             self._start(_trial.analyse, np.ones_like(few))
             self._analysed = list(self._started)
 

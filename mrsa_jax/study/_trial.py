@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
-from mrsa_jax._core.arrays import on_device, padded_slots
+from mrsa_jax._core.arrays import LITTLE, on_device, padded_slots
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.factories import bucket
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
@@ -200,17 +201,29 @@ def _analyse(history: np.ndarray, at_end: bool) -> History:
     )
 
 
+def filled_up(history: np.ndarray) -> np.ndarray:
+    """Return histories `[trials, rounds, clients]` with empty rounds behind, one size for many.
+
+    So other numbers of rounds compile nothing; where compiling is not most of the work, as it is.
+    """
+    trials, rounds, clients = history.shape
+    more = bucket(rounds)
+    is_little = trials * more * clients <= LITTLE
+    return np.pad(history, ((0, 0), (0, more - rounds if is_little else 0), (0, 0)))
+
+
 def _analyse_each_round(history: np.ndarray, own: np.ndarray) -> History:
-    hidden = np.asarray(privacy.hidden_among_trajectory(history, quantiles=WORST_AND_MEDIAN))
+    every, who, rounds = filled_up(history), filled_up(own), history.shape[1]
+    hidden = np.asarray(privacy.hidden_among_trajectory(every, quantiles=WORST_AND_MEDIAN))
     return History(
         participation=own,
-        strong_privacy=np.asarray(privacy.strong_privacy_trajectory(history)),
-        rank=np.asarray(modular.rank_trajectory(history)),
-        first_exposure=np.asarray(privacy.first_exposure(history)),
-        hidden_among_worst=hidden[..., 0],
-        hidden_among_median=hidden[..., 1],
-        fairness_gap=np.asarray(selection.fairness_gap(own)),
-        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
+        strong_privacy=np.asarray(privacy.strong_privacy_trajectory(every))[:, :rounds],
+        rank=np.asarray(modular.rank_trajectory(every))[:, :rounds],
+        first_exposure=np.asarray(privacy.first_exposure(every)),
+        hidden_among_worst=hidden[:, :rounds, 0],
+        hidden_among_median=hidden[:, :rounds, 1],
+        fairness_gap=np.asarray(selection.fairness_gap(who))[:, :rounds],
+        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(who))[:, :rounds],
     )
 
 

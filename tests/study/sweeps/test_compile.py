@@ -168,6 +168,10 @@ def test_rounds_clients_and_shards_compile_nothing_within_their_buckets(tmp_path
     compiled(train + split + losses + "rounds = [17]\n", tmp_path / "lossy")
     _, found = compiled(train + split + losses + "rounds = [20, 30]\n", tmp_path / "losses")
     assert not found
+    paths, clients = "trajectories = true\n" + train, "population.num_clients = [16]\n"
+    compiled(paths + clients + "rounds = [20]\n", tmp_path / "path")
+    _, found = compiled(paths + clients + "rounds = [17, 30]\n", tmp_path / "paths")
+    assert not found
 
 
 # tables of noise in rings of more bits take seconds
