@@ -5,6 +5,7 @@ The store is derived: it is made anew from the log whenever it is not of the pre
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -123,10 +124,13 @@ class View:
         import xarray as xr
 
         size = 8 * math.prod(self._shape) * sum(map(math.prod, self._inner.values()))
-        is_small = size <= _IN_MEMORY
-        if not is_small or (self.cells.size > _FROM_LOG and self.is_current()):
-            results = self._from_store()
-            return results.load() if is_small else results
+        if size > _IN_MEMORY:
+            return self._from_store()
+        if self.cells.size > _FROM_LOG and self.is_current():
+            with contextlib.suppress(OSError, ValueError, zlib.error):  # it is damaged
+                results = self._from_store().load()
+                if self.is_current():  # else it was replaced while it was read
+                    return results
         self.index.refresh()
         data = {}
         for name, values in self._block(self.cells.reshape(self._shape)).items():

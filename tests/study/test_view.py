@@ -103,6 +103,34 @@ def test_ranges_that_overlap_give_each_trial_once(
     assert view_of(tmp_path).opened()["rank"].values[2].tolist()[:3] == [20, 21, 22]
 
 
+@pytest.mark.parametrize("how", ["cut", "spoilt", "replaced"])
+def test_a_store_that_is_damaged_or_replaced_is_not_taken(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(_view, "_FROM_LOG", 0)
+    log = Log(tmp_path)
+    for key, count in [("k0", 4), ("k1", 3), ("k2", 3)]:
+        record(log, key, 0, count)
+    log.close()
+    view_of(tmp_path).write()
+    expected = view_of(tmp_path).opened()
+    chunk = tmp_path / "results.zarr" / "rank" / "0.0"
+    content = chunk.read_bytes()
+    if how == "replaced":
+        open_arrays = _view.open_arrays
+
+        def replaced(source: Any) -> xr.Dataset:
+            results = open_arrays(source)
+            chunk.unlink()  # as zarr has it where no cell has a value
+            (tmp_path / "results.zarr" / ".zattrs").write_text("{}")
+            return results
+
+        monkeypatch.setattr(_view, "open_arrays", replaced)
+    else:
+        chunk.write_bytes(content[:9] if how == "cut" else bytes(len(content)))
+    xr.testing.assert_equal(view_of(tmp_path).opened(), expected)
+
+
 @pytest.mark.parametrize("shape", [(7,), (3, 5, 4), (10, 10), (2, 9, 2, 3), (1, 1), (30, 1)])
 @pytest.mark.parametrize("limit", [1, 4, 7, 100])
 def test_chunks_cover_the_grid_once(shape: tuple[int, ...], limit: int) -> None:
