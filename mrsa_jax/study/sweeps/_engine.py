@@ -15,7 +15,7 @@ from mrsa_jax.study._progress import Progress, checked_progress, note, warn
 from mrsa_jax.study._records import Index
 from mrsa_jax.study._runner import Runner
 from mrsa_jax.study.sweeps._plan import Plan, Task
-from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
+from mrsa_jax.study.sweeps._store import SweepStore
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -119,7 +119,6 @@ def complete(plan: Plan, progress: Progress | None = None) -> int:
     Returns:
         How many cells are done: all that are possible.
     """
-    check_sweep_output(plan.sweep)
     plan.check_memory()
     with contextlib.closing(plan.open_store()) as store:
         count = Count(plan, store, checked_progress(progress))

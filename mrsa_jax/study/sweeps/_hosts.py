@@ -28,7 +28,7 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study.sweeps._engine import Count, compute, computed
 from mrsa_jax.study.sweeps._plan import Plan, Task
-from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
+from mrsa_jax.study.sweeps._store import SweepStore
 from mrsa_watch._base.errors import ConfigurationError, MrsaError, needed, require
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ def run_on_workers(
         WorkersError: If workers die again and again.
         StoreError: If the store cannot be written.
     """
-    check_sweep_output(plan.sweep)
     if workers is not None:  # of this machine; those of a scheduler have separate memory
         plan.check_memory(workers)
     with _client(workers, scheduler) as client, contextlib.closing(plan.open_store()) as store:
@@ -218,7 +217,6 @@ def _check_alike(plan: Plan) -> None:
 
 def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
     """Claim points as any process does, tell the others which come next, and write them."""
-    check_sweep_output(plan.sweep)
     plan = _on_all_devices(plan)
     with contextlib.closing(plan.open_store()) as store:
         try:

@@ -29,7 +29,7 @@ from mrsa_jax.study._runner import Variable
 from mrsa_jax.study._view import CELL, View
 from mrsa_jax.study.sweeps._axes import Axis, Sweep, check_axes, hint_of, hints_of, read_field
 from mrsa_jax.study.sweeps._keys import RANGED
-from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output, manifest_of
+from mrsa_jax.study.sweeps._store import SweepStore, manifest_of
 from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def merge(
     parts = [_part(path) for path in paths.values()]
     for part in parts:
         for size in filter(None, part.index.damaged.values()):
-            text = f"{size} bytes of {part.folder} are damaged: what they held is left out"
+            text = f"{size} bytes of {part.view.folder} are damaged: what they held is left out"
             warn(checked_progress(progress), text)
     union, cells = _union(parts)
     for place, part in enumerate(parts):
@@ -113,7 +113,6 @@ def merge(
     lengths = [part.view.shown["inner"] for part in parts]
     inner = {dim: max(own.get(dim, 0) for own in lengths) for own in lengths for dim in own}
     union = dataclasses.replace(union, out=target)
-    check_sweep_output(union)
     with contextlib.closing(SweepStore.create(union, cells, variables, inner)) as store:
         store.index.refresh()
         for record in (one for part in parts for one in part.records()):
@@ -128,9 +127,8 @@ def merge(
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A folder that is merged: where it is, what it studies, its cells and records."""
+    """A folder that is merged: what it studies, its cells and its records by key."""
 
-    folder: pathlib.Path
     sweep: Sweep
     view: View
     index: Index
@@ -155,9 +153,8 @@ class _Part:
 
 def _part(folder: pathlib.Path) -> _Part:
     manifest = manifest_of(folder, "folders")
-    return _Part(
-        folder, _swept(manifest["config"]), View(folder, manifest), Index(folder).refresh()
-    )
+    index = Index(folder).refresh()
+    return _Part(_swept(manifest["config"]), View(folder, manifest, index), index)
 
 
 def _swept(config: Mapping[str, Any]) -> Sweep:
@@ -222,7 +219,7 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
             if cell["key"] and there["key"] not in (b"", cell["key"]):
                 raise ConfigurationError(
                     "`folders` must hold points of the same code, files and version; got "
-                    f"{part.sweep.named(index)}, which {str(part.folder)!r} has of others: "
+                    f"{part.sweep.named(index)}, which {str(part.view.folder)!r} has of others: "
                     "nothing was merged; run the sweep again in one of them"
                 )
             if cell["key"] and cell["trials"] > there["trials"]:
@@ -259,10 +256,10 @@ def _check_agree(one: _Part, other: _Part) -> None:
                 where = f" of trials {trials[0]} to {trials[-1]}" if len(trials) else ""
                 raise ConfigurationError(
                     "`folders` must agree on the points that both have; got "
-                    f"{other.named(b.key)}, which differs between {str(one.folder)!r} and "
-                    f"{str(other.folder)!r} in {name}{where}, with the same settings and code: "
-                    "nothing was merged. One of them is damaged, or a change of the package that "
-                    "changes results was not told in COMPUTES_ALIKE"
+                    f"{other.named(b.key)}, which differs between {str(one.view.folder)!r} and "
+                    f"{str(other.view.folder)!r} in {name}{where}, with the same settings and "
+                    "code: nothing was merged. One of them is damaged, or a change of the package "
+                    "that changes results was not told in COMPUTES_ALIKE"
                 )
 
 

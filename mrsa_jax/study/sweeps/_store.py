@@ -109,12 +109,13 @@ class SweepStore:
             variables: What each point has.
             inner: Lengths of the dimensions within a point.
         """
+        check_sweep_output(sweep)
         path = sweep.out.absolute()
         with _as_store_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             with (path / _LAYOUT_LOCK).open("ab") as file:
                 locked(file, waits=True)
-                check_sweep_output(sweep)
+                check_sweep_output(sweep)  # again: another process may have laid it out
                 if sweep.overwrite:
                     _check_not_in_use(path)
                     _clear(path)
