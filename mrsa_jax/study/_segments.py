@@ -222,15 +222,13 @@ def analyse_segments(
     found = list(distinct.values())
     strong = np.stack([own.strong_privacy for own in found])
     first = np.stack([own.first_exposure for own in found])
-    never = np.iinfo(np.int32).max
-    earliest = np.where(first >= 0, first, never).min(axis=0)
     return dataclasses.replace(
         found[0],
         strong_privacy=strong.min(axis=0),
         rank=np.stack([own.rank for own in found]).max(axis=0),
         hidden_among_worst=_least(found, "hidden_among_worst"),
         hidden_among_median=_least(found, "hidden_among_median"),
-        first_exposure=np.where(earliest == never, -1, earliest).astype(np.int32),
+        first_exposure=_trial.earliest(first, axis=0),
     )
 
 

@@ -66,9 +66,8 @@ def known_of(
     own = [name for name in _AFTER_EACH_ROUND if name not in _UPDATES]
     paths = {name: getattr(history, name) for name in own} | (updates or {})
     found = {name: path[..., -1] for name, path in paths.items()}
-    never, first = np.iinfo(np.int32).max, history.first_exposure
-    least = np.where(first >= 0, first, never).min(axis=-1)
-    found["first_exposed_round"] = np.where(least == never, -1, least).astype(np.int32)
+    first = history.first_exposure
+    found["first_exposed_round"] = _trial.earliest(first, axis=-1)
     found["skipped_rounds"] = history.skipped.sum(axis=-1).astype(np.int32)
     if TRAJECTORIES in kept:
         found |= {f"{name}_by_round": path for name, path in paths.items()}

@@ -75,6 +75,13 @@ class History:
         return np.asarray(~self.participation.any(-1))
 
 
+def earliest(first: np.ndarray, axis: int) -> np.ndarray:
+    """Return the least of rounds along an axis, int32; -1, which is never, where all are."""
+    never = np.iinfo(np.int32).max
+    least = np.where(first >= 0, first, never).min(axis=axis)
+    return np.where(least == never, -1, least).astype(np.int32)
+
+
 def analyse(
     participation: Any, progress: Callable[[int, int], None] | None = None, *, at_end: bool = False
 ) -> History:

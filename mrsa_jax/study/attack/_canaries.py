@@ -93,15 +93,10 @@ def _verdict(
 
 def _verdicts(report: AttackFindings) -> list[str]:
     """Report for each canary whether it was found more often than the ledger allows."""
-    return [
-        f"{row['scheme']}, {row['whose']} client, others {row['others']}: measured mu "
-        f"{row['measured_mu']:.3g} (95 % by both error rates: {row['lower']:.3g} to "
-        f"{row['upper']:.3g}); ledger {row['ledger_mu']:.3g}: {row['verdict']}. These trials would "
-        f"have found a mu from {row['smallest_found']:.3g}; noise whose variance is "
-        f"{2 * row['noise_margin']:.2g} below the plan's, relative to it, or is correlated over "
-        f"rounds by {2 * row['correlation_margin']:.2g}."
-        for row in report.summary
-    ]
+    words = text_of("canary_found")
+    margins = ("noise_margin", "correlation_margin")
+    doubled = [{name: 2 * row[name] for name in margins} for row in report.summary]
+    return [words.format(**(row | own)) for row, own in zip(report.summary, doubled, strict=True)]
 
 
 # --- memory -------------------------------------------------------------------------------------
