@@ -128,11 +128,9 @@ def charts_of(state: State) -> list[Chart]:
     size = state.values["privacy_target"]
     lines = [Line(_SERIES[q].label, np.arange(len(state.hidden)), state.hidden[:, q], kind="step")
              for q in (1, 0)]  # fmt: skip
-    hidden = Chart(
-        "Hidden among", "Size of a single sum that would hide a client equally well. 1: exposed.",
-        lines, "round", "clients", y_range=(0.0, float(state.values["cohort_size"])),
-        rules=[(float(size), f"T = {size}")] * (size > 1), are_schemes=False,
-    )  # fmt: skip
+    levels = (0.0, float(state.values["cohort_size"]))
+    rules = [(float(size), f"T = {size}")] * (size > 1)
+    hidden = Chart.named("hidden_by_hand", lines, y_range=levels, rules=rules)
     block = size if size > 1 else None
     return [participation_chart(state.history, block, state.first_exposure), hidden]
 
