@@ -1,4 +1,4 @@
-"""What a training leaves beside its model: what noise spends of privacy, and how updates drift.
+"""What a training leaves apart from its model: what noise spends, and how updates drift.
 
 The account of noise is of the sums that the server really learnt: a client's rounds are those in
 whose sum it was, and a sum of fewer survivors than planned has less noise. What a client is hidden

@@ -34,7 +34,7 @@ class Variable:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a data set says of it."""
+        """Its units and description, as data sets hold them."""
         return {"units": self.units, "description": self.description}
 
 
@@ -51,7 +51,7 @@ VARIABLES = {
         (pathlib.Path(__file__).parent / "variables.toml").read_text(encoding="utf-8")
     ).items()
 }
-"""What `variables.toml` says of variables, by its tables and by name."""
+"""The variables of `variables.toml`, by its tables and by name."""
 DETAILS = VARIABLES["details"]
 """What a sweep keeps where it is asked for by name."""
 
