@@ -280,15 +280,12 @@ class Noise:
         """
         scales = np.array([float(scale) for scale in log.scales or (1,) * len(log.rounds)])
         P = log.participation
-        if self.ratios is not None:
-            own = (np.array(self.ratios) * scales) ** 2
-            known = distinguishability(P, shift=1.0, spread=None, noise=own)
-            return Noisy(self, self._worst(log, known), self._mean(known), None)
-        noise = (self.multiplier * self.clip * scales) ** 2
-        known = distinguishability(P, shift=self.clip, spread=None, noise=noise)
+        sizes: Any = self.multiplier * self.clip if self.ratios is None else np.array(self.ratios)
+        noise, shift = (sizes * scales) ** 2, self.clip if self.ratios is None else 1.0
+        known = distinguishability(P, shift=shift, spread=None, noise=noise)
         gaussian = None
         if self.spread is not None and is_feasible(P):
-            gaussian = distinguishability(P, shift=self.clip, spread=self.spread, noise=noise)
+            gaussian = distinguishability(P, shift=shift, spread=self.spread, noise=noise)
         return Noisy(
             self,
             self._worst(log, known),
