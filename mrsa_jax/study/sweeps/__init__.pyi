@@ -4,11 +4,11 @@ from ._axes import (
     parse_sweep as parse_sweep,
     sweep_of as sweep_of,
 )
-from ._engine import run_sweep as run_sweep
-from ._hosts import (
+from ._engine import (
     join_hosts as join_hosts,
     run_on_hosts as run_on_hosts,
     run_on_workers as run_on_workers,
+    run_sweep as run_sweep,
 )
 from ._plan import Machine as Machine, Plan as Plan, plan_sweep as plan_sweep
 from ._store import SweepStore as SweepStore, check_sweep_output as check_sweep_output

@@ -20,8 +20,7 @@ from mrsa_jax.study import _parts
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study._runner import Machine
 from mrsa_jax.study.sweeps._axes import load_sweep, sweep_of
-from mrsa_jax.study.sweeps._engine import run_sweep
-from mrsa_jax.study.sweeps._hosts import run_on_workers
+from mrsa_jax.study.sweeps._engine import run_on_workers, run_sweep
 from mrsa_jax.study.sweeps._plan import plan_sweep
 from mrsa_jax.study.sweeps._store import check_sweep_output
 from mrsa_watch._base.errors import check_count, require

@@ -18,7 +18,7 @@ from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.selection.registry import ROWS
 from mrsa_jax.study import _run_folder, sweeps
 from mrsa_jax.study._records import Index
-from mrsa_jax.study.sweeps import Machine, _hosts, _keys, parse_sweep
+from mrsa_jax.study.sweeps import Machine, _engine, _keys, parse_sweep
 
 PLUGIN = """
 import mrsa_jax as mj
@@ -320,9 +320,9 @@ def test_a_worker_with_another_plugin_is_refused(
     plugin.write_text(PLUGIN)
     load_plugins([str(plugin)])
     with pytest.raises(ConfigurationError, match=r"on every worker.*waiting\.py has changed"):
-        _hosts._work(plugins, plan.of_task(task), task)
+        _engine._work(plugins, plan.of_task(task), task)
     plugin.write_text(OTHER)  # the worker has the old one loaded, and finds the new one
-    assert _hosts._work(plugins, plan.of_task(task), task) == list(task.numbers)
+    assert _engine._work(plugins, plan.of_task(task), task) == list(task.numbers)
 
 
 def test_points_of_other_code_are_never_mixed_in(

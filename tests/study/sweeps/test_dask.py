@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.study.sweeps import Machine, _hosts, parse_sweep, plan_sweep, run_sweep
+from mrsa_jax.study.sweeps import Machine, _engine, parse_sweep, plan_sweep, run_sweep
 
 TEXT = """
 rounds = 10
@@ -34,25 +34,25 @@ def equal_but_for_time(one, other):
 
 
 def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(_hosts, "_SECONDS_TO_CONNECT", 0.2)
+    monkeypatch.setattr(_engine, "_SECONDS_TO_CONNECT", 0.2)
     with pytest.raises(ConfigurationError, match=r"`scheduler` must answer; got 'tcp://127"):
-        _hosts.run_on_workers(planned(tmp_path / "out"), scheduler="tcp://127.0.0.1:9")
+        _engine.run_on_workers(planned(tmp_path / "out"), scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ConfigurationError, match=r"`scheduler` must answer; got 'nowhere://x'"):
-        _hosts.run_on_workers(planned(tmp_path / "out"), scheduler="nowhere://x")
+        _engine.run_on_workers(planned(tmp_path / "out"), scheduler="nowhere://x")
     assert not (tmp_path / "out").exists()
 
 
 def test_without_dask(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigurationError, match="pip install 'distributed>="):
-        _hosts.run_on_workers(planned(tmp_path / "out"), workers=1)
+        _engine.run_on_workers(planned(tmp_path / "out"), workers=1)
 
 
 def test_tasks_are_enough_for_all_workers(tmp_path):
     plan = planned(tmp_path / "out")
     assert [len(task.numbers) for task in plan.tasks()] == [16]
-    assert [len(task.numbers) for task in _hosts._cut(plan, 2).tasks()] == [2] * 8
-    assert [len(task.numbers) for task in _hosts._cut(plan, 50).tasks()] == [1] * 16
+    assert [len(task.numbers) for task in _engine._cut(plan, 2).tasks()] == [2] * 8
+    assert [len(task.numbers) for task in _engine._cut(plan, 50).tasks()] == [1] * 16
 
 
 def children():
@@ -68,7 +68,7 @@ def children():
 @pytest.mark.slow
 def test_one_worker_and_three_and_one_that_is_killed(tmp_path):
     alone = run_sweep(planned(tmp_path / "alone")).load()
-    one = _hosts.run_on_workers(planned(tmp_path / "one"), workers=1).load()
+    one = _engine.run_on_workers(planned(tmp_path / "one"), workers=1).load()
     equal_but_for_time(alone, one)
 
     class Killer:
@@ -84,7 +84,7 @@ def test_one_worker_and_three_and_one_that_is_killed(tmp_path):
 
     killer = Killer()
     plan = planned(tmp_path / "three", Machine(memory_bytes=1))
-    three = _hosts.run_on_workers(plan, killer, workers=3).load()
+    three = _engine.run_on_workers(plan, killer, workers=3).load()
     assert killer.killed is not None
     equal_but_for_time(alone, three)
     assert not children()
