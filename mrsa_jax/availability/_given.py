@@ -70,6 +70,15 @@ class Cyclic:
         del key
         return jnp.int32(0)
 
+    @property
+    def _period(self) -> int:
+        return self.thresholds.size
+
+    def _limits(self, num_rounds: int) -> np.ndarray:
+        """Return each client's thresholds on the host, a row for each round of the first cycle."""
+        rounds = np.arange(min(self._period, num_rounds))[:, None]
+        return np.asarray(self.thresholds)[(rounds + np.asarray(self.phase)) % self._period]
+
     @one_program
     def sample(
         self, key: Key[Array, "*trials"], state: Int32[Array, "*trials"]

@@ -49,6 +49,7 @@ class Independent:
 
     thresholds: Array
     takes_trials: ClassVar[bool] = True
+    _period: ClassVar[int] = 1
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the call that made it."""
@@ -70,6 +71,11 @@ class Independent:
     def init(self, key: Key[Array, ""]) -> None:
         """Return None: rounds do not depend on each other."""
         del key
+
+    def _limits(self, num_rounds: int) -> np.ndarray:
+        """Return what compiled rollouts compare words with: a row for all rounds, on the host."""
+        del num_rounds
+        return np.asarray(self.thresholds)[None]
 
     @one_program
     def sample(
@@ -182,6 +188,7 @@ class Markov:
     leave: Array
     back: Array
     takes_trials: ClassVar[bool] = True
+    _period: ClassVar[int] = 0  # rounds depend on those before
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the calls that may have made it, of one rate for everybody."""
@@ -198,6 +205,11 @@ class Markov:
         """
         own = self.away, self.leave, self.back
         return Markov(*(spread(a, "dropout_rate", num_clients) for a in own))
+
+    def _limits(self, num_rounds: int) -> np.ndarray:
+        """Return the thresholds on the host: of the first state, to leave, to come back."""
+        del num_rounds
+        return np.stack([np.asarray(own) for own in (self.away, self.leave, self.back)])
 
     @one_program
     def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:

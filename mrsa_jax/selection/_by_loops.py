@@ -1,4 +1,4 @@
-"""Rollouts of blocks and of coins under independent dropouts as compiled loops, on the CPU's cores.
+"""Rollouts of blocks and of coins as compiled loops, on the CPU's cores, unless a trace is replayed.
 
 Bit for bit those of the array programs: the state of a trial stays in cache, a round draws only
 the words that decide it, and nothing is compiled for new sizes.
@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import ALWAYS, is_threefry
-from mrsa_jax.availability import Availability, Independent
+from mrsa_jax._core.streams import is_threefry
+from mrsa_jax.availability import Availability
 from mrsa_jax.selection._bernoulli import BernoulliSelection
 from mrsa_jax.selection._blocks import BlockSelection
 
@@ -26,12 +26,16 @@ def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
     """Return whether rollouts of a scheme, under availability for its clients, are run here."""
     # `_loops` plays what these choose with JAX and `_ranking` on a GPU, from the same words; a
     # class made from them may choose otherwise
-    is_known = type(selector) in _SHAPES and type(availability) is Independent
+    is_known = type(selector) in _SHAPES and "_limits" in vars(type(availability))
     if not is_known or not is_threefry(key):
         return False
     form = chosen_form(("loops", "xla", "pallas"), key, selector, availability)
-    shapes = _SHAPES[type(selector)](selector.num_clients)
-    return form == "loops" and all(leaf.shape in shapes for leaf in jax.tree.leaves(selector))
+    clients = selector.num_clients
+    shapes = _SHAPES[type(selector)](clients)
+    is_one = all(leaf.shape in shapes for leaf in jax.tree.leaves(selector))
+    is_one &= all(leaf.ndim == 1 for leaf in jax.tree.leaves(availability))
+    # the loops take a table: a client's limits over a cycle, of all together up to 1 GiB
+    return form == "loops" and is_one and availability._period * clients <= 2**28
 
 
 # of what is known of one scheme, not of several side by side
@@ -80,13 +84,14 @@ def _play(
     # the first clients of all blocks, then the second ones
     every = np.arange(clients // size * size).reshape(-1, size).T.ravel()
     order = np.zeros(-(-clients // _loops.LANES) * _loops.LANES, np.uint32)
-    limits = np.full(order.size, ALWAYS, np.uint32)
-    order[: every.size], limits[: every.size] = every, np.asarray(online.thresholds)[every]
+    rows, chained = online._limits(rounds), int(online._period == 0)
+    limits = np.zeros((len(rows), order.size), np.uint32)
+    order[: every.size], limits[:, : every.size] = every, rows[:, every]
     numbers: tuple[Any, ...]
     if is_of_blocks:
         numbers = size, int(scheme.blocks_per_cohort), int(scheme.least_used_blocks), rounds
     else:
-        chances = np.zeros_like(limits)
+        chances = np.zeros_like(order)
         chances[:clients] = np.asarray(scheme.threshold)
         numbers = chances, rounds
     play = _loops.play_blocks if is_of_blocks else _loops.play_coins
@@ -94,7 +99,7 @@ def _play(
     counts = np.empty((trials, clients), np.int32)
 
     def part(some: slice) -> None:
-        play(own, first + some.start, order, limits, *numbers, counts[some], history[some])
+        play(own, first + some.start, order, limits, chained, *numbers, counts[some], history[some])
 
     over_ranges("played", part, trials)
     return counts

@@ -28,19 +28,55 @@ _NEAR = 4  # keys, from which on walking takes fewest passes
 
 
 @compiled
-def _score(words, limits, size, blocks, counts, scores):
+def _fold(k0, k1, step, by, x, y):
+    """Fill the words of keys into which step, step + by, step + 2 by... are folded."""
+    for j in range(x.size):
+        x[j], y[j] = threefry(k0[j], k1[j], _ZERO, np.uint32(step + by * j))
+
+
+@compiled
+def _round_keys(k0, k1, j, chained, keys):
+    """Return the words of the keys of round j of a trial: of who is online, of who is chosen.
+
+    Those of a whole tile of rounds are kept in keys, uint32[6, tile]; round -chained comes first.
+    """
+    k = (j + chained) % _TILE
+    if k == 0:
+        for i in range(_TILE):
+            keys[4, i], keys[5, i] = k0, k1
+        _fold(keys[4], keys[5], j, 1, keys[2], keys[3])
+        _fold(keys[2], keys[3], _AVAILABILITY, 0, keys[0], keys[1])
+        _fold(keys[2], keys[3], _SELECTION, 0, keys[4], keys[5])
+    return keys[0, k], keys[1, k], keys[4, k], keys[5, k]
+
+
+@compiled
+def _move_on(j, chained, limits, words, online):
+    """Let clients come and go by their words of round j: 1 for who is online, else 0."""
+    row = j % limits.shape[0] if not chained else 1 if j >= 0 else 0
+    if chained:
+        for i in range(words.size):
+            leave, back = limits[row, i], limits[2, i]
+            limit = leave if online[i] == 1 else back
+            online[i] ^= np.int32((words[i] < limit) | (limit == _ALWAYS))
+    else:
+        for i in range(words.size):
+            limit = limits[row, i]
+            online[i] = np.int32((words[i] >= limit) & (limit != _ALWAYS))
+
+
+@compiled
+def _score(online, size, blocks, counts, scores):
     """Fill scores with the counts of available blocks; return their number.
 
-    Client c of block b has place c * blocks + b among words and limits.
+    Client c of block b has place c * blocks + b.
     """
     for i in range(blocks):
-        online = (words[i] >= limits[i]) & (limits[i] != _ALWAYS)
-        scores[i] = counts[i] if online else _TOP
+        scores[i] = counts[i] if online[i] == 1 else _TOP
     for c in range(1, size):
-        own, bounds = words[c * blocks : (c + 1) * blocks], limits[c * blocks : (c + 1) * blocks]
+        own = online[c * blocks : (c + 1) * blocks]
         for i in range(blocks):
-            online = (own[i] >= bounds[i]) & (bounds[i] != _ALWAYS)
-            scores[i] = scores[i] if online else _TOP
+            scores[i] = scores[i] if own[i] == 1 else _TOP
     able = np.int32(0)
     for i in range(blocks):
         able = np.int32(able + np.int32(scores[i] != _TOP))
@@ -154,13 +190,6 @@ def _take_any(k0, k1, wanted, candidates, every, words, keys, scores):
 
 
 @compiled
-def _fold(k0, k1, step, by, x, y):
-    """Fill the words of keys into which step, step + by, step + 2 by... are folded."""
-    for j in range(x.size):
-        x[j], y[j] = threefry(k0[j], k1[j], _ZERO, np.uint32(step + by * j))
-
-
-@compiled
 def _fill(values, value):
     for i in range(values.size):
         values[i] = value
@@ -185,7 +214,7 @@ def _keep(scores, size, row):
 
 
 @compiled
-def play_coins(key, first, order, limits, chances, rounds, totals, history):
+def play_coins(key, first, order, limits, chained, chances, rounds, totals, history):
     """Play all rounds of trials in which each available client joins by a separate coin.
 
     Args:
@@ -193,36 +222,29 @@ def play_coins(key, first, order, limits, chances, rounds, totals, history):
         first: As there.
         order: uint32, the clients; up to a multiple of `LANES`.
         limits: uint32, of each, as there.
+        chained: As there.
         chances: uint32, of each: a client joins when its word is below; `ALWAYS` for always.
         rounds: J.
         totals: As there.
         history: As there.
     """
-    words, others = np.empty(limits.size, np.uint32), np.empty(limits.size, np.uint32)
-    scores, counts = np.empty(limits.size, np.int32), np.empty(limits.size, np.int32)
-    trials = totals.shape[0]
-    x0, x1 = np.empty(max(trials, rounds), np.uint32), np.empty(max(trials, rounds), np.uint32)
-    k0, k1 = np.empty(trials, np.uint32), np.empty(trials, np.uint32)
-    r0, r1 = np.empty(rounds, np.uint32), np.empty(rounds, np.uint32)
-    a0, a1 = np.empty(rounds, np.uint32), np.empty(rounds, np.uint32)
-    s0, s1 = np.empty(rounds, np.uint32), np.empty(rounds, np.uint32)
-    _fill(x0, key[0])
-    _fill(x1, key[1])
-    _fold(x0, x1, first, 1, k0, k1)
-    for trial in range(trials):
+    words, online = np.empty(order.size, np.uint32), np.empty(order.size, np.int32)
+    scores, counts = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
+    keys = np.empty(6 * _TILE, np.uint32).reshape(6, _TILE)
+    for trial in range(totals.shape[0]):
+        k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(first + trial))
         _fill(counts, np.int32(0))
-        _fill(x0, k0[trial])
-        _fill(x1, k1[trial])
-        _fold(x0, x1, 0, 1, r0, r1)
-        _fold(r0, r1, _AVAILABILITY, 0, a0, a1)
-        _fold(r0, r1, _SELECTION, 0, s0, s1)
-        for j in range(rounds):
-            threefry_words(a0[j], a1[j], _FIRST_WORDS, 0, order, words)
-            threefry_words(s0[j], s1[j], _FIRST_WORDS, 0, order, others)
+        _fill(online, np.int32(1))
+        for j in range(-chained, rounds):
+            a0, a1, s0, s1 = _round_keys(k0, k1, j, chained, keys)
+            threefry_words(a0, a1, _FIRST_WORDS, 0, order, words)
+            _move_on(j, chained, limits, words, online)
+            if j < 0:
+                continue
+            threefry_words(s0, s1, _FIRST_WORDS, 0, order, words)
             for i in range(scores.size):
-                online = (words[i] >= limits[i]) & (limits[i] != _ALWAYS)
-                joins = (others[i] < chances[i]) | (chances[i] == _ALWAYS)
-                scores[i] = _TAKEN if online & joins else _TOP
+                joins = (words[i] < chances[i]) | (chances[i] == _ALWAYS)
+                scores[i] = _TAKEN if (online[i] == 1) & joins else _TOP
             _count(scores, counts)
             if history.shape[1]:
                 _keep(scores, 1, history[trial, j])
@@ -231,7 +253,7 @@ def play_coins(key, first, order, limits, chances, rounds, totals, history):
 
 
 @compiled
-def play_blocks(key, first, order, limits, size, wanted, by_use, rounds, totals, history):
+def play_blocks(key, first, order, limits, chained, size, wanted, by_use, rounds, totals, history):
     """Play all rounds of trials.
 
     Args:
@@ -239,8 +261,10 @@ def play_blocks(key, first, order, limits, size, wanted, by_use, rounds, totals,
         first: Number of the first trial.
         order: uint32, the clients in the order in which words are drawn: the first ones of all
             blocks, then the second ones; up to a multiple of `LANES`.
-        limits: uint32, in that order: a client is away when its word is below; `ALWAYS` beyond the
-            clients.
+        limits: uint32[rows, clients in that order], a row for each round, the first one again
+            after the last: a client is away when its word is below. Of chains three rows: for who
+            is away before the first round, who of those online leaves, who of the others returns.
+        chained: 1 if who is online depends on the round before, else 0.
         size: Clients of a block.
         wanted: Blocks of a cohort.
         by_use: How many of them are chosen by least use.
@@ -253,38 +277,27 @@ def play_blocks(key, first, order, limits, size, wanted, by_use, rounds, totals,
     # least used, ties by the smallest random key, and the rest of the cohort by keys alone.
     blocks = totals.shape[1] // size
     width = (blocks + LANES - 1) // LANES * LANES
-    words, others = np.empty(limits.size, np.uint32), np.empty(width, np.uint32)
+    words, online = np.empty(order.size, np.uint32), np.empty(order.size, np.int32)
     every = order[:width]  # the first clients of the blocks; behind them what counts for nothing
-    units, firsts = np.empty(width + 1, np.uint32), np.empty(width + 1, np.uint32)
-    keys, counts = np.empty(width, np.int32), np.empty(width, np.int32)
-    scores, trials, tile = np.empty(width, np.int32), totals.shape[0], min(rounds, _TILE)
-    # words of keys: the seed's or a trial's, the trials' or the rounds', and those of two streams
-    x0, x1 = np.empty(max(trials, tile), np.uint32), np.empty(max(trials, tile), np.uint32)
-    k0, k1 = np.empty(trials, np.uint32), np.empty(trials, np.uint32)
-    r0, r1 = np.empty(tile, np.uint32), np.empty(tile, np.uint32)
-    a0, a1 = np.empty(tile, np.uint32), np.empty(tile, np.uint32)
-    s0, s1 = np.empty(tile, np.uint32), np.empty(tile, np.uint32)
+    others, firsts = np.empty(width, np.uint32), np.empty(width + 1, np.uint32)
+    units, scores = np.empty(width + 1, np.uint32), np.empty(width, np.int32)
+    ranks, counts = np.empty(width, np.int32), np.empty(width, np.int32)
+    keys = np.empty(6 * _TILE, np.uint32).reshape(6, _TILE)
     _fill(scores, _TOP)
-    _fill(x0, key[0])
-    _fill(x1, key[1])
-    _fold(x0, x1, first, 1, k0, k1)
-    for trial in range(trials):
+    for trial in range(totals.shape[0]):
+        k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(first + trial))
         _fill(counts, np.int32(0))
-        _fill(x0, k0[trial])
-        _fill(x1, k1[trial])
-        for j in range(rounds):
-            k = j % _TILE
-            if k == 0:
-                _fold(x0, x1, j, 1, r0, r1)
-                _fold(r0, r1, _AVAILABILITY, 0, a0, a1)
-                _fold(r0, r1, _SELECTION, 0, s0, s1)
-            threefry_words(a0[k], a1[k], _FIRST_WORDS, 0, order, words)
-            able = _score(words, limits, size, blocks, counts, scores)
-            if able < wanted:
+        _fill(online, np.int32(1))
+        for j in range(-chained, rounds):
+            a0, a1, s0, s1 = _round_keys(k0, k1, j, chained, keys)
+            threefry_words(a0, a1, _FIRST_WORDS, 0, order, words)
+            _move_on(j, chained, limits, words, online)
+            able = _score(online, size, blocks, counts, scores)
+            if j < 0 or able < wanted:
                 continue
-            _take_least_used(s0[k], s1[k], by_use, every, units, firsts, others, keys, scores)
+            _take_least_used(s0, s1, by_use, every, units, firsts, others, ranks, scores)
             if wanted > by_use:
-                _take_any(s0[k], s1[k], wanted - by_use, able - by_use, every, others, keys, scores)
+                _take_any(s0, s1, wanted - by_use, able - by_use, every, others, ranks, scores)
             _count(scores, counts)
             if history.shape[1]:
                 _keep(scores, size, history[trial, j])
