@@ -229,6 +229,28 @@ def test_rollouts_draw_the_documented_words() -> None:
     assert {2, 3, 4} <= numbers
 
 
+@pytest.mark.parametrize("rates", [[0.4, 0.6, 0.25], 0.5])
+def test_chains_draw_the_documented_words(rates: float | list[float]) -> None:
+    """In whole numbers: who is online moves on by first words, from the last round's number."""
+    n, rounds, mean = 3, 90, 4.0
+    found = selection.rollout_trials(
+        7, selection.bernoulli(n, 1.0), availability.markov(rates, mean), rounds, 2
+    )
+    p = np.broadcast_to(rates, n)
+    away, leave, back = (np.round(c * 2.0**32) for c in (p, p / ((1 - p) * mean), 1 / mean + 0 * p))
+    for trial in range(2):
+        online = [True] * n
+        for j in range(-1, rounds):
+            key = _folded((0, 7), trial, j % 2**32, Stream.AVAILABILITY)
+            words = [_reference(key, (0x636C6900, i), 20)[0] for i in range(n)]
+            chances = away if j < 0 else leave
+            online = [
+                words[i] >= chances[i] if there else words[i] < back[i]
+                for i, there in enumerate(online)
+            ]
+            assert j < 0 or found[trial, j].tolist() == online
+
+
 # -- pairs ----------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Rollouts of blocks and of coins as compiled loops, on the CPU's cores, unless a trace is replayed.
+"""Rollouts of blocks and of coins as compiled loops, on the CPU's cores; but not of traces.
 
 Bit for bit those of the array programs: the state of a trial stays in cache, a round draws only
 the words that decide it, and nothing is compiled for new sizes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ import mrsa_jax as mj
 from mrsa_jax import selection
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.availability import independent, markov
+from mrsa_jax.availability import Availability, cyclic, diurnal, independent, markov, replay
 from mrsa_jax.selection import _by_loops, _loops
 from mrsa_jax.selection._blocks import BlockSelection
 
@@ -46,16 +47,32 @@ def cases(n: int) -> dict[str, tuple[Selector, object]]:
     }
 
 
+def _day(rates: float | list[float]) -> Availability:
+    """Return waves about the mean rate, over more rounds than are played."""
+    p = float(np.mean(rates))
+    return diurnal(p, 0.9 * min(p, 1 - p), 90, 17)
+
+
+MODELS: dict[str, Callable[..., Availability]] = {
+    "independent": independent,
+    "chains": lambda rates: markov(rates, 3.0),
+    "cycles": lambda rates: cyclic(rates, np.arange(np.size(rates)) if np.ndim(rates) else 2),
+    "days": _day,
+}
+
+
 @pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.parametrize("n", [1, 18, 37])
-def test_loops_are_the_array_programs(n: int) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_loops_are_the_array_programs(model: str, n: int) -> None:
     """Histories and counts, over more rounds and trials than a tile and a thread hold."""
     rounds, trials, first = 70, 17, 5
     for name, (scheme, rates) in cases(n).items():
-        given = (as_key(n), scheme, independent(rates), rounds, trials)
+        online = MODELS[model](rates)
+        given = (as_key(n), scheme, online, rounds, trials)
         with mj.use_form("xla"):
             expected = np.asarray(selection.rollout_trials(*given, first=first))
-        assert _by_loops.runs_loops(given[0], scheme, independent(rates).for_clients(n))
+        assert _by_loops.runs_loops(given[0], scheme, online.for_clients(n))
         found = selection.rollout_trials(*given, first=first)
         counts = selection.rollout_counts(*given, first=first)
         assert (found.dtype, counts.dtype) == (np.bool_, np.int32)
@@ -93,6 +110,9 @@ def test_who_runs_by_loops() -> None:
     class Own(BlockSelection):
         pass
 
+    class Chains(type(markov(0.1, 2.0))):  # type: ignore[misc]
+        pass
+
     scheme, online, key = selection.uniform(6, 2), independent([0.1] * 6), as_key(1)
     own = Own(**{f.name: getattr(scheme, f.name) for f in dataclasses.fields(scheme)})
     stacked = jax.tree.map(lambda leaf: leaf[None], scheme)
@@ -104,7 +124,14 @@ def test_who_runs_by_loops() -> None:
     several = jax.tree.map(lambda leaf: leaf[None], coins[1])
     assert not _by_loops.runs_loops(key, several, online)
     assert not _by_loops.runs_loops(key, selection.balls_in_bins(6, 3), online)
-    assert not _by_loops.runs_loops(key, scheme, markov(0.1, 2.0).for_clients(6))
+    chains, days = markov([0.1] * 6, 2.0), diurnal(0.3, 0.2, 7, [3] * 6)
+    assert all(_by_loops.runs_loops(key, scheme, model) for model in (chains, days))
+    assert not _by_loops.runs_loops(key, scheme, Chains(chains.away, chains.leave, chains.back))
+    assert not _by_loops.runs_loops(key, scheme, jax.tree.map(lambda leaf: leaf[None], chains))
+    assert not _by_loops.runs_loops(key, scheme, replay([[1] * 6]))
+    # a table of all clients' chances over the cycle would not fit
+    many, long = selection.uniform(2**15, 2), diurnal(0.3, 0.2, 2**14)
+    assert not _by_loops.runs_loops(key, many, long.for_clients(2**15))
     assert not _by_loops.runs_loops(jax.random.key(1, impl="rbg"), scheme, online)
     for form in ("xla", "pallas"):
         with mj.use_form(form):

@@ -233,10 +233,20 @@ def test_what_decides_on_a_training_s_programs(settings, groups, tmp_path):
     assert len(planned(TRAIN + settings, tmp_path).groups) == groups
 
 
-def test_ten_shapes_of_blocks_and_coins_compile_nothing():
+@pytest.mark.parametrize(
+    ("model", "rates"),
+    [
+        ("independent", [0.1, 0.3]),
+        ("markov:{}", [0.1, 0.3]),
+        ("cyclic", [0.1, 0.3, 0.2]),
+        ("diurnal:0.2:{}", [0.3]),
+    ],
+)
+def test_ten_shapes_of_blocks_and_coins_compile_nothing(model, rates):
     points = []
     for k in range(11):
         sizes = {"num_clients": 12 + 2 * k, "cohort_size": 4}
+        sizes |= {"availability": model.format(2 + k), "dropout_rates": rates}
         for schemes in (["uniform", "batch_partitioning:2"], ["bernoulli:0.4"]):
             grid = {"scheme": schemes, "seed": list(range(1 + k % 3))}
             asked = {"rounds": 9 + k, "trials": 1 + k, "population": sizes, "grid": grid}
