@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import secrets
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +19,15 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32
 
-from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import at_once, chosen_form, is_traced, over_ranges, within_memory
+from mrsa_jax._core.arrays import LITTLE, on_device
+from mrsa_jax._core.device import (
+    at_once,
+    chosen_form,
+    forced_form,
+    is_traced,
+    over_ranges,
+    within_memory,
+)
 from mrsa_jax._core.prime import PRIMES, fields, host_residues, minor_bits, residues
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import without
@@ -198,7 +206,9 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
     """
     array = without(P, coalition)
     histories = array.reshape((-1, *array.shape[-2:]))
-    has_loops = chosen_form(("loops", "xla"), histories) == "loops"
+    # numba takes longer to import than XLA to compile a program for little
+    is_little = histories.size <= LITTLE and "numba" not in sys.modules and forced_form() is None
+    has_loops = not is_little and chosen_form(("loops", "xla"), histories) == "loops"
     if has_loops or isinstance(histories, np.ndarray):
         found: np.ndarray | Array = _of_values(np.asarray(histories), has_loops)
     else:
@@ -269,6 +279,7 @@ def follow(
         field = one, np.uint32(prime), np.uint32(2**32 - pow(prime, -1, 2**32))
         scale = one if is_binary else np.uint32(1)
         follow_trials(rows, scale, names, distinct, *field, ranks, first, is_proven)
+        is_proven &= is_binary  # of weights the prime may divide all in a row, which then is none
         tried.append((ranks.copy(), np.where(first < 0, np.int32(histories.shape[1]), first)))
     is_open = ~is_proven
     of_ranks, of_first = (

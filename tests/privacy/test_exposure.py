@@ -1,6 +1,7 @@
 """First exposures against exact elimination over the rationals, prefix by prefix."""
 
 import functools
+import sys
 from fractions import Fraction
 
 import hypothesis
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core.arrays import LITTLE
 from mrsa_jax._core.prime import PRIMES, fields, residues
-from mrsa_jax.privacy import first_exposure, strong_privacy_trajectory
+from mrsa_jax.privacy import _exposure, first_exposure, strong_privacy_trajectory
 from mrsa_jax.privacy._exposure_programs import first_rounds, first_rounds_by_kernel
 
 
@@ -94,6 +96,8 @@ def test_rejects_what_is_no_history(history, message):
 def test_known_histories(history, expected):
     assert oracle(history) == expected
     assert first_exposure(history).tolist() == expected
+    with mj.use_form("loops"):
+        assert first_exposure(history).tolist() == expected
 
 
 def test_fibonacci_coefficients():
@@ -119,6 +123,14 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
     assert first_exposure([[q, 0], [1, 1]]).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("form", ["loops", "xla"])
+def test_primes_that_err_do_not_decide_where_another_has_a_larger_rank(form, monkeypatch):
+    monkeypatch.setattr(_exposure, "draw_primes", lambda _: PRIMES)
+    batch = np.array([[[P, 0, 1], [1, 1, 0], [0, 1, 1]], [[Q, 0, 0], [1, 1, 0], [2, 3, P + 1]]])
+    with mj.use_form(form):
+        assert first_exposure(batch).tolist() == [by_primes(own, PRIMES) for own in batch.tolist()]
+
+
 @hypothesis.given(st.integers(0, 2**32 - 1))
 def test_random_histories_equal_the_rationals(seed):
     rng = np.random.default_rng(seed)
@@ -126,7 +138,10 @@ def test_random_histories_equal_the_rationals(seed):
     history[rng.integers(7)] = 0
     if seed % 3 == 0:
         history *= rng.integers(-3, 4, (7, 6))
-    assert first_exposure(history).tolist() == oracle(history)
+    expected = oracle(history)
+    for form in ("loops", "xla"):
+        with mj.use_form(form):
+            assert first_exposure(history).tolist() == expected
 
 
 def test_rows_of_a_batch_equal_single_histories_and_types_do_not_matter():
@@ -196,6 +211,19 @@ def test_very_many_clients_are_the_classes_of_equal_columns():
         assert (expected[count[place.ravel()] > 1] == -1).all()
         found = np.asarray(first_exposure(classes[:, label]))
         assert found.tolist() == expected[label].tolist()
+
+
+def test_little_does_not_wait_for_numba_and_much_goes_by_its_loops(monkeypatch):
+    """One history of few clients, and as many of it as are no longer little."""
+    history = np.tri(8, dtype=bool)
+    many = np.stack([history] * (LITTLE // history.size + 1))
+    gone = []
+    monkeypatch.setattr(_exposure, "follow", lambda histories, *_: gone.append(len(histories)))
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert first_exposure(history).tolist() == list(range(8))
+    assert not gone
+    first_exposure(many)
+    assert sum(gone) == len(many)
 
 
 def test_memory_is_that_of_the_rounds_and_not_of_pairs_of_clients():
