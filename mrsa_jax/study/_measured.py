@@ -38,6 +38,7 @@ OF_DRIFT = {
     if name.startswith(("update_", "bits_"))
 }
 """What a sweep keeps of how a point's updates drift."""
+_FITTED = ("spread", "memory", "lasting")
 _TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
 
 
@@ -195,12 +196,8 @@ def measured(
     correlation, pairs = np.full(longest, np.nan), np.zeros(longest)
     correlation[drift.lags - 1], pairs[drift.lags - 1] = drift.correlation, drift.pairs
     return {
-        "update_spread": drift.spread,
-        "update_memory": drift.memory,
-        "update_lasting": drift.lasting,
-        "layer_spread": drift.layer_spread,
-        "layer_memory": drift.layer_memory,
-        "layer_lasting": drift.layer_lasting,
+        **{f"update_{name}": getattr(drift, name) for name in _FITTED},
+        **{f"layer_{name}": getattr(drift, f"layer_{name}") for name in _FITTED},
         "correlation": correlation,
         "correlation_pairs": pairs,
         **_learnt(drift, played, weights, times),

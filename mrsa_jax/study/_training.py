@@ -19,6 +19,7 @@ from mrsa_jax.study import _build, _config, _measured, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
+from mrsa_jax.study._runner import VARIABLES
 from mrsa_jax.study._simulate_points import (
     EVERYTHING,
     coordinates,
@@ -100,7 +101,7 @@ def teller(
     return tell
 
 
-_WEAK = {"weak_lower": "at least this", "weak_upper": "at most this"}
+_WEAK = VARIABLES["weak"]
 _LEARNT = ("accuracy", "reconstruction_error")  # what a table shows of a scheme once it is trained
 
 
@@ -231,11 +232,10 @@ def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
         for name, own in axes.items()
         if name in columns[0]
     }
-    for name, words in _WEAK.items():
+    for name, one in _WEAK.items():
         if name in columns[0]:
             bounds = nan_if_negative(np.stack([column[name] for column in columns]))
-            facts = {"units": "clients", "description": f"Weak T is {words}; nan before any sum"}
-            found[name] = (("scheme", "round"), bounds, facts)
+            found[name] = (("scheme", *one.dims), bounds, one.facts)
     return found
 
 
