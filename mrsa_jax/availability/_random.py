@@ -207,9 +207,9 @@ class Markov:
         return Markov(*(spread(a, "dropout_rate", num_clients) for a in own))
 
     def _limits(self, num_rounds: int) -> np.ndarray:
-        """Return the thresholds on the host: of the first state, to leave, to come back."""
+        """Return the thresholds on the host: to leave, to come back, of the first state."""
         del num_rounds
-        return np.stack([np.asarray(own) for own in (self.away, self.leave, self.back)])
+        return np.stack([np.asarray(own) for own in (self.leave, self.back, self.away)])
 
     @one_program
     def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:

@@ -42,7 +42,7 @@ def _round_keys(k0, k1, j, chained, keys):
     """
     k = (j + chained) % _TILE
     if k == 0:
-        for i in range(_TILE):
+        for i in range(keys.shape[1]):
             keys[4, i], keys[5, i] = k0, k1
         _fold(keys[4], keys[5], j, 1, keys[2], keys[3])
         _fold(keys[2], keys[3], _AVAILABILITY, 0, keys[0], keys[1])
@@ -53,13 +53,13 @@ def _round_keys(k0, k1, j, chained, keys):
 @compiled
 def _move_on(j, chained, limits, words, online):
     """Let clients come and go by their words of round j: 1 for who is online, else 0."""
-    row = j % limits.shape[0] if not chained else 1 if j >= 0 else 0
-    if chained:
+    if chained and j >= 0:
         for i in range(words.size):
-            leave, back = limits[row, i], limits[2, i]
+            leave, back = limits[0, i], limits[1, i]
             limit = leave if online[i] == 1 else back
             online[i] ^= np.int32((words[i] < limit) | (limit == _ALWAYS))
     else:
+        row = j % limits.shape[0]
         for i in range(words.size):
             limit = limits[row, i]
             online[i] = np.int32((words[i] >= limit) & (limit != _ALWAYS))
@@ -229,12 +229,11 @@ def play_coins(key, first, order, limits, chained, chances, rounds, totals, hist
         history: As there.
     """
     words, online = np.empty(order.size, np.uint32), np.empty(order.size, np.int32)
-    scores, counts = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
-    keys = np.empty(6 * _TILE, np.uint32).reshape(6, _TILE)
+    taken, counts = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
+    keys = np.empty((6, _TILE if rounds > _TILE else rounds + chained), np.uint32)
     for trial in range(totals.shape[0]):
         k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(first + trial))
         _fill(counts, np.int32(0))
-        _fill(online, np.int32(1))
         for j in range(-chained, rounds):
             a0, a1, s0, s1 = _round_keys(k0, k1, j, chained, keys)
             threefry_words(a0, a1, _FIRST_WORDS, 0, order, words)
@@ -242,12 +241,12 @@ def play_coins(key, first, order, limits, chained, chances, rounds, totals, hist
             if j < 0:
                 continue
             threefry_words(s0, s1, _FIRST_WORDS, 0, order, words)
-            for i in range(scores.size):
+            for i in range(taken.size):
                 joins = (words[i] < chances[i]) | (chances[i] == _ALWAYS)
-                scores[i] = _TAKEN if (online[i] == 1) & joins else _TOP
-            _count(scores, counts)
-            if history.shape[1]:
-                _keep(scores, 1, history[trial, j])
+                taken[i] = np.int32((online[i] == 1) & joins)
+                counts[i] = np.int32(counts[i] + taken[i])
+            for i in range(totals.shape[1] if history.shape[1] else 0):
+                history[trial, j, i] = taken[i] == 1
         for i in range(totals.shape[1]):
             totals[trial, i] = counts[i]
 
@@ -263,7 +262,7 @@ def play_blocks(key, first, order, limits, chained, size, wanted, by_use, rounds
             blocks, then the second ones; up to a multiple of `LANES`.
         limits: uint32[rows, clients in that order], a row for each round, the first one again
             after the last: a client is away when its word is below. Of chains three rows: for who
-            is away before the first round, who of those online leaves, who of the others returns.
+            of those online leaves, who of the others returns, and who is away before all rounds.
         chained: 1 if who is online depends on the round before, else 0.
         size: Clients of a block.
         wanted: Blocks of a cohort.
@@ -282,12 +281,11 @@ def play_blocks(key, first, order, limits, chained, size, wanted, by_use, rounds
     others, firsts = np.empty(width, np.uint32), np.empty(width + 1, np.uint32)
     units, scores = np.empty(width + 1, np.uint32), np.empty(width, np.int32)
     ranks, counts = np.empty(width, np.int32), np.empty(width, np.int32)
-    keys = np.empty(6 * _TILE, np.uint32).reshape(6, _TILE)
+    keys = np.empty((6, _TILE if rounds > _TILE else rounds + chained), np.uint32)
     _fill(scores, _TOP)
     for trial in range(totals.shape[0]):
         k0, k1 = threefry(key[0], key[1], _ZERO, np.uint32(first + trial))
         _fill(counts, np.int32(0))
-        _fill(online, np.int32(1))
         for j in range(-chained, rounds):
             a0, a1, s0, s1 = _round_keys(k0, k1, j, chained, keys)
             threefry_words(a0, a1, _FIRST_WORDS, 0, order, words)
