@@ -187,7 +187,9 @@ def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
         (own,) = materials(monkeypatch, lambda config=config: mj.study.run(config))
         found[own] = number
     points_of = KINDS["train"].runner()
-    (swept,) = materials(monkeypatch, lambda: list(points_of.run(configs[-1:], Machine(), (), 1)))
+    (swept,) = materials(
+        monkeypatch, lambda: list(points_of.run_points(configs[-1:], Machine(), (), 1))
+    )
     assert found[swept] == len(configs) - 1  # a point of a sweep is the point alone
     assert len(found) == len(configs)
     demo = DemoConfig(seed=5, rounds=3, schemes=("uniform",), population=TRAIN.population,
