@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mrsa_jax.plotting._names import OWN, legend, legend_of_widths, name_curves, plain, short
-from mrsa_jax.plotting._style import (
-    CHANCE,
-    MARKERS,
-    WARNING,
-    drawing,
-    look,
-    whole_numbers,
-)
+from mrsa_jax.plotting._style import CHANCE, MARKERS, WARNING, drawing, look, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
