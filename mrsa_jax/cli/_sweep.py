@@ -20,6 +20,7 @@ from mrsa_jax.cli._console import (
     use_cores,
 )
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import counted
 
 if TYPE_CHECKING:
     from mrsa_jax.study.sweeps import Plan
@@ -173,7 +174,6 @@ def _check(command: SweepCommand) -> None:
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
     from mrsa_jax._core.memory import bytes_in_words
-    from mrsa_jax.study.sweeps._plan import counted
 
     sweep, content = plan.sweep, plan.content() if command.dry_run else {}
     if command.json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
-from mrsa_watch._base.html import finding, hidden_words, number, shown, telling, told
+from mrsa_watch._base.html import counted, finding, hidden_words, number, shown, telling, told
 from mrsa_watch._base.untrusted import printable
 
 if TYPE_CHECKING:
@@ -261,12 +261,11 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
         return [("clients in any sum", "0", "exact")]
     first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
     hidden = [row for row in _hidden_rows(found) if row[0].startswith("worst") and found.hidden]
-    plural = "" if weak.upper == 1 else "s"
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
         *hidden,
         ("strong T", str(found.strong), "exact"),
-        ("lightest combination so far", f"{weak.upper} client{plural}", "exact"),
+        ("lightest combination so far", counted(weak.upper, "client"), "exact"),
     ]
 
 
@@ -281,9 +280,8 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     group = found.group
     if group is not None and group.upper is not None:
         sizes = str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
-        plural = "" if sizes == "1" else "s"
         sure = "certified" if group.certified else "not decided"
-        plain = [("smallest plain sum", f"{sizes} client{plural}", sure)]
+        plain = [("smallest plain sum", counted(sizes, "client"), sure)]
     both = weak.lower == weak.upper
     return [
         exposed,

@@ -21,7 +21,7 @@ from mrsa_jax.plotting._style import look
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._svg import drawn
-from mrsa_watch._base.html import Markup, settings_rows, shown, tidy
+from mrsa_watch._base.html import Markup, counted, settings_rows, shown, tidy
 
 # ---- Charts as SVG: colours of the series, the legend that switches them, hover values, drawing.
 #
@@ -391,8 +391,7 @@ def settings_section(
         )
     changes = "All settings have their defaults."
     if count:
-        plural = "s" if count > 1 else ""
-        changes = f"{count} setting{plural} changed from the default, in bold and marked."
+        changes = f"{counted(count, 'setting')} changed from the default, in bold and marked."
     words = "" if defaults is None else f'<p class="note">{changes}</p>'
     return Section("Settings", f'{words}<div class="settings">{"".join(parts)}</div>')
 

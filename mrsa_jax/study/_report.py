@@ -15,7 +15,7 @@ from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
 from mrsa_jax.study._summary import Row
-from mrsa_watch._base.html import hidden_words, number, plain_settings, tidy
+from mrsa_watch._base.html import counted, hidden_words, number, plain_settings, tidy
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -238,8 +238,8 @@ def scheme_series(row: Row) -> Series:
         parts.insert(0, f"{row.percent_right:.1f} % accuracy")
     if row.hidden_among_worst is not None:
         parts.append(f"worst hidden among {hidden_words(row.hidden_among_worst)}")
-    size = number(row.aggregation_cardinality, 3)
-    parts.append(f"{size} client{'s' * (size != '1')} per round on average")
+    size = counted(number(row.aggregation_cardinality, 3), "client")
+    parts.append(f"{size} per round on average")
     if row.epsilon_proven is not None:
         parts.append(f"epsilon {number(row.epsilon_proven, 3)} for every client, proven")
     return Series(row.scheme, verdict, "; ".join(parts))

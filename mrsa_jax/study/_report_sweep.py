@@ -22,7 +22,7 @@ from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._svg import drawn
 from mrsa_watch._base.errors import require
-from mrsa_watch._base.html import number, shown
+from mrsa_watch._base.html import counted, number, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,8 +120,7 @@ def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
         own = shown_scale(name) * rows[name].dropna().to_numpy(float)
         low, high = number(own.min(), 3), number(own.max(), 3)
         parts.append(f"{heading(name)} {low if low == high else f'{low} to {high}'}")
-    count = f"{len(rows)} point" + "s" * (len(rows) > 1)
-    return "; ".join([*parts, count])
+    return "; ".join([*parts, counted(len(rows), "point")])
 
 
 _UNUSED = ("out", "resources", "checkpoint_every")  # settings of a point that a sweep has not

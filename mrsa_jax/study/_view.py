@@ -167,7 +167,7 @@ class View:
     def _files(self) -> Iterator[tuple[str, bytes]]:
         """Go through the files of the store: their names, and what is in them.
 
-        zarr would take ten times as long to write them, and 0.1 s to be imported.
+        zarr takes eight times as long (48 ms for 90 cells, not 6), and 0.1 s to be imported.
         """
         token = self.token()
         self.index.refresh()

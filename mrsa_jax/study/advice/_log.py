@@ -14,6 +14,7 @@ from mrsa_jax import privacy
 from mrsa_jax._core.statistics import binomial_interval, half_interval
 from mrsa_jax.study._page import text_of
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.html import counted
 from mrsa_watch.logs import LineParser, SumLine, sums_of
 
 _MOST_BYTES = 2**31  # of a participation log
@@ -107,10 +108,9 @@ class Measured:
         named = "asked" if self.says_lost else "summed"
         low, high = self.cohort_sizes
         size = f"{low} to {high}" if self.varies else f"{high}"
-        plural = "" if self.num_rounds == 1 else "s"
         said = [
-            f"The log names {self.num_clients} clients in {self.num_rounds} round{plural}, {size} "
-            f"of them {named} per round (K = {self.cohort_size} is used)."
+            f"The log names {self.num_clients} clients in {counted(self.num_rounds, 'round')}, "
+            f"{size} of them {named} per round (K = {self.cohort_size} is used)."
         ]
         if self.aborted:
             said[0] += f" {self.aborted} ended without a sum."

@@ -19,6 +19,7 @@ from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.html import counted
 
 _SIDE = 32  # pixels of a photograph's side
 _CLASSES = 10  # of a model for pictures without labels
@@ -56,7 +57,7 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
             update, count = seen[name]
             known = on_device(labels[:count]) if config.known_labels else None
             view = UpdateView(model, start, shape, classes, on_device(update), count, known)
-            progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
+            progress.stage(f"{name}: {counted(count, 'image')}", config.iterations)
             found = attack.run(_run.stream(config, Stream.ATTACK), view, progress.update)
             label = _label(config, name)
             ordered = _score_images(report, label, found, images[:count], labels[:count])

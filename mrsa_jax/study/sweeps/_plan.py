@@ -20,6 +20,7 @@ from mrsa_jax.study.sweeps._axes import Point, Sweep
 from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identities, Identity
 from mrsa_jax.study.sweeps._store import SweepStore
 from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.html import counted
 
 _SHOWN = 20  # causes of impossible cells in a message
 
@@ -364,8 +365,3 @@ def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
         f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do not (nothing "
         "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words."""
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -214,6 +214,16 @@ def number(value: Any, digits: int = 4) -> str:
     return f"{head.rstrip('0').rstrip('.')}e{int(power)}"
 
 
+def counted(count: Any, noun: str) -> str:
+    """Return a number of things in words, given as a number or as text.
+
+    Examples:
+        >>> counted(1, "point"), counted(0, "cell"), counted("2 to 4", "client")
+        ('1 point', '0 cells', '2 to 4 clients')
+    """
+    return f"{count} {noun}{'' if str(count) == '1' else 's'}"
+
+
 def hidden_words(size: float | None) -> str:
     """Return the size of a sum that would hide a client equally well, in short; "1" if exposed.
 
