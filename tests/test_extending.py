@@ -20,6 +20,7 @@ from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import GraphModel, registry as graphs
 from mrsa_jax.selection import Selector
 from mrsa_jax.selection.registry import ROWS
+from mrsa_jax.study._parts import KINDS as PARTS
 
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -40,9 +41,15 @@ def _file(name: str) -> str:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def figures_close() -> Iterator[None]:
+def nothing_stays() -> Iterator[None]:
+    parts = (kind.rows for kind in PARTS.values())
+    registries: Any = (ROWS, graphs.ROWS, availability.ROWS, mj.study.KINDS, *parts)
+    before = [dict(rows) for rows in registries]
     yield
     plt.close("all")
+    for rows, old in zip(registries, before, strict=True):
+        rows.clear()
+        rows.update(old)
 
 
 @pytest.fixture(scope="module")

@@ -352,11 +352,11 @@ def test_parts_of_trainings_give_what_their_names_give(tmp_path: pathlib.Path) -
         dataset={"clouds": lambda seed: clouds},
         model={"wide": lambda classes: Wide(5), "linear": lambda classes: linear},
         trainer={"adam": adam, "mine": lambda model, training: sgd},
-        quantizer={"coarse_of_test": lambda dim, aggregation: coarse},
+        quantizer={"coarse": lambda dim, aggregation: coarse},
     ):
         named = base | {
             "data": {"dataset": "clouds"},
-            "aggregation": {"quantizer": "coarse_of_test"},
+            "aggregation": {"quantizer": "coarse"},
         }
         grid = {model: ["wide", "linear"], trainer: ["sgd", "adam"]}
         expected = study.sweep(named | {"grid": grid}, out=tmp_path / "names").load()
@@ -364,7 +364,7 @@ def test_parts_of_trainings_give_what_their_names_give(tmp_path: pathlib.Path) -
         last = study.sweep(named | {"grid": grid}, out=tmp_path / "last").load()
     named = base | {
         "data": {"dataset": {"clouds": clouds}},
-        "aggregation": {"quantizer": {"coarse_of_test": coarse}},
+        "aggregation": {"quantizer": {"coarse": coarse}},
     }
     grid = {model: [{"wide": Wide(5)}, {"linear": Linear}], trainer: ["sgd", adam]}
     equal(study.sweep(named | {"grid": grid}, out=tmp_path / "objects").load(), expected)
