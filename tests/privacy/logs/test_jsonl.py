@@ -94,8 +94,8 @@ def test_a_header_needs_all_its_keys(key: str) -> None:
         ({"round": 3, "clients": ["a", 7]}, "expected clients as text in 'clients'; found 7"),
         ({"round": 3, "clients": ["a", None]}, "expected clients as text in 'clients'; found N"),
         ({"round": 3, "clients": ["a", "b", "a"]}, "each client once in 'clients'; found 'a' ag"),
-        ({"round": 3, "clients": [""]}, "expected names in one line.* in 'clients'; found ''"),
-        ({"round": 3, "clients": [" a"]}, "expected names in one line.* in 'clients'; found ' a'"),
+        ({"round": 3, "clients": [""]}, "expected names in one line.*; found ''"),
+        ({"round": 3, "clients": [" a"]}, "expected names in one line.*; found ' a'"),
         ({"round": 3, "clients": ["a\nb"]}, r"expected names in one line.*; found 'a\\nb'"),
         ({"round": 3, "clients": ["\ud800"]}, r"expected names in one line.*; found '\\ud800'"),
         ({"round": 3, "clients": ["a" * 1001]}, "expected names in one line, .* 1000 characters"),
@@ -181,7 +181,7 @@ def test_each_stage_may_lose_clients_of_a_round_that_failed(stage: str) -> None:
 
 
 def test_names_may_be_any_text_in_one_line() -> None:
-    names = ["Ångström 7", "a\x1b[2J", "0", "01", "mä-b", "\u202e"]
+    names = ["Ångström 7", "a\x1b[2J", "0", "01", "mä-b", "b\u202e"]
     _, (found,) = _feed(HEADER, {"round": 1, "clients": names})
     assert found.clients == tuple(names)
 

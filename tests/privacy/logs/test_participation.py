@@ -46,7 +46,7 @@ SUM = {"round": 1, "clients": ["a", "b"]}
         ((SUM, "\n", SUM), {}, "log:3: expected a JSON object on one line"),
         ((SUM, {**SUM, "clients": ["c"]}), {}, "log:3: expected of round 1.* what line 2 says"),
         ((SUM, {"round": 2, "clients": ["a", "A\u200b", "A"]}), {},
-         r"log:3: expected one way to write a client .*; found 'A' and 'A\\u200b'"),
+         r"log:3: expected one way to write a client .*; found 'A\\u200b' and 'a'"),
         ((SUM, {"round": 2, "clients": ["1", "01", "c"]}), {}, "log:3: expected one way to write"),
         ((SUM,), {"memory_bytes": 1}, "`memory_bytes` must hold .* 1 rounds x 2 clients"),
         ((SUM,), {"round_column": "round"}, "a participation log, which has its own keys, and 'ro"),

@@ -18,8 +18,16 @@ from fractions import Fraction
 from typing import Any, Literal, cast
 
 from mrsa_watch._base.errors import nearest
+from mrsa_watch.logs._identity import (
+    MOST_NAME,
+    AlikeError,
+    Names,
+    PseudonymNames,
+    is_name,
+    names_nobody,
+)
 from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, shown, twice
-from mrsa_watch.logs._names import MOST_NAME, PartNames, check_alike, fault, is_name, likeness
+from mrsa_watch.logs._names import PartNames, fault, fault_alike
 from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_number
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
@@ -130,9 +138,8 @@ class LineParser:
         self._run = 0
         self._runs: dict[int, Header] = {}
         self._seen: dict[Key, tuple[bytes, int]] = {}  # what a sum's line said, and where
-        self._names: set[str] = set()
-        self._alike: dict[Any, str] = {}  # the same, by what a reader may take for one
-        self._fresh: dict[Any, str] = {}  # of the last sum
+        self._names = Names()
+        self._fresh: dict[Any, str] = {}  # names that the last sum brought
         self._parts = PartNames()
 
     def feed(self, line: bytes) -> SumLine | None:
@@ -164,8 +171,7 @@ class LineParser:
         before, first = self._seen.setdefault(found.key, (told, self.line))
         if first == self.line:
             self._fresh = fresh
-            self._alike |= fresh
-            self._names.update(fresh.values())
+            self._names.add(fresh)
             self._parts.add(fresh_part)
             return found
         if before != told:
@@ -198,21 +204,22 @@ class LineParser:
             self._runs = {header.run: header for header in self.headers}
             return
         del self._seen[found.key]
-        self._names.difference_update(self._fresh.values())
-        for alike in self._fresh:
-            self._alike.pop(alike, None)
+        self._names.forget(self._fresh)
         self._parts.forget()
 
     def _fresh_names(self, found: SumLine, where: str) -> dict[Any, str]:
         """Return the names that no line before had, or raise where one may be another's."""
         told = [*found.clients, *(found.asked or ()), *itertools.chain(*found.lost.values())]
-        new = set(told) - self._names
-        fresh: dict[Any, str] = {}
-        for name in dict.fromkeys(told) if new else ():
-            if name in new:
-                alike = likeness(name)
-                other = self._alike.get(alike, fresh.setdefault(alike, name))
-                check_alike(name, other, "client", where)
+        try:
+            fresh = self._names.new(told)
+        except AlikeError as error:
+            fault_alike(error.name, error.other, "client", where)
+        for name in fresh.values():
+            if not is_name(name):
+                expected = "names in one line, without spaces around them, of at most"
+                fault(where, f"{expected} {MOST_NAME} characters", shown(name))
+            if names_nobody(name):
+                fault(where, "names of clients", f"{shown(name)}, which names none")
         return fresh
 
     def _take_header(self, fields: dict[str, Any], where: str) -> None:
@@ -231,6 +238,8 @@ class LineParser:
                       str(header.pseudonyms))  # fmt: skip
             if header.run <= last.run:
                 fault(where, f"a run above {last.run}, that of line {last.line}", str(header.run))
+        if not self.headers and header.pseudonyms is not None:
+            self._names = PseudonymNames()
         self.headers.append(header)
         self._runs[header.run] = header
         self._run = header.run
@@ -342,21 +351,9 @@ def _names(value: Any, what: str, where: str) -> tuple[str, ...]:
     if not set(map(type, value)) <= {str}:
         odd = next(name for name in value if type(name) is not str)
         fault(where, f"clients as text in {what}", shown(odd))
-    if not _is_plain(value):
-        odd = next((name for name in value if not is_name(name)), None)
-        if odd is not None:
-            fault(where, "names in one line, without spaces around them, of at most "
-                  f"{MOST_NAME} characters in {what}", shown(odd))  # fmt: skip
     if len(set(value)) < len(value):
         fault(where, f"each client once in {what}", f"{shown(twice(value))} again")
     return tuple(value)
-
-
-def _is_plain(names: list[str]) -> bool:
-    """Return whether many names are surely good ones, at once."""
-    joined = "".join(names)
-    within = not names or (all(names) and len(max(names, key=len)) <= MOST_NAME)
-    return within and joined.isprintable() and " " not in joined
 
 
 def _read_lost(value: Any, where: str) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._names import MOST_PARTS, decimal_of, fault, text_of_cell
+from mrsa_watch.logs._identity import number_of
+from mrsa_watch.logs._names import MOST_PARTS, fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._table import (
     Column,
@@ -291,7 +292,7 @@ def _is_one_line(name: Any) -> bool:
 def _is_round(name: Any) -> bool:
     if isinstance(name, float) and math.isinf(name):
         return False
-    number = decimal_of(name)
+    number = number_of(name)
     return _is_name(name) and (number is None or number >= 0)
 
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import brief, telling
+from mrsa_watch.logs._identity import likeness, number_of
 from mrsa_watch.logs._integers import integer_rows
-from mrsa_watch.logs._names import check_alike, decimal_of, fault, likeness
+from mrsa_watch.logs._names import check_alike, fault
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -212,7 +213,7 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
     check_names(rounds, "round", locate)
     codes, first = np.unique(rounds.codes, return_index=True)
     odd = [row for code, row in zip(codes, first, strict=True)
-           if decimal_of(rounds.names[code]) is None]  # fmt: skip
+           if number_of(rounds.names[code]) is None]  # fmt: skip
     if odd and 2 * len(odd) <= len(codes):
         row = min(odd)
         name = rounds.names[rounds.codes[row]]
@@ -227,7 +228,7 @@ def in_order(column: Column, how: str) -> np.ndarray:
         return used[np.argsort(first)]
     names = [column.names[code] for code in used]
     key: Callable[[Any], Any] = _natural
-    if all(decimal_of(name) is not None for name in names):
+    if all(number_of(name) is not None for name in names):
         key = _number
     elif len({type(name) for name in names}) == 1 and not isinstance(names[0], str):
         key = _plain  # dates
@@ -250,7 +251,7 @@ def _plain(name: Any) -> Any:
 
 
 def _number(name: Any) -> Any:
-    return decimal_of(name) if isinstance(name, str) else name
+    return number_of(name) if isinstance(name, str) else name
 
 
 def _natural(name: Any) -> tuple[list[Any], str]:
