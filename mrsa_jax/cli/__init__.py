@@ -24,7 +24,7 @@ from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import WatchConfig, run_advise, run_audit, run_watch
 from mrsa_jax.cli._bench import BenchConfig, run_bench
-from mrsa_jax.cli._console import Bars, error_console, escape, outlets, use_cores
+from mrsa_jax.cli._console import Bars, error_console, escape, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._run import INTERRUPTED, union_of
@@ -41,10 +41,10 @@ from mrsa_watch._base.errors import (
     check_known,
     require,
 )
+from mrsa_watch._base.streams import run_with_outlets
 
 __all__ = ["INTERRUPTED", "Bars", "main"]
 
-BROKEN_PIPE = 141  # status in a shell of a program that SIGPIPE ended
 _OF_PAPERS = "mrsa_jax.commands"  # the entry point: settings of `reproduce`, and what runs it
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 
@@ -105,16 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         >>> main(["demo", "--rounds", "0"])
         2
     """
-    with outlets() as out:
-        status = _run(list(sys.argv[1:] if arguments is None else arguments))
-        out.flush()
-        if isinstance(out.failure, BrokenPipeError):  # `| head` has read enough: no news
-            return status or BROKEN_PIPE
-        if out.failure is not None:
-            why = getattr(out.failure, "strerror", None) or out.failure
-            _say_error(f"what was found could not be printed: standard output: {why}")
-            return status or 1
-        return status
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    return run_with_outlets(lambda: _run(words), _say_error)
 
 
 def _run(words: list[str]) -> int:

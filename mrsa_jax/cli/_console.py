@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import contextlib
-import errno
 import json
 import os
 import signal
@@ -12,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mrsa_jax._core.cores import num_cores
 from mrsa_watch._base.untrusted import printable
@@ -24,11 +21,6 @@ if TYPE_CHECKING:
 
 FoundT = TypeVar("FoundT")
 _MOST_CPU_DEVICES = 8  # each holds a copy of the data; a round has few clients to share out
-# For encodings that lack them: lines of tables and frames, and signs between numbers.
-_PLAIN = str.maketrans(
-    dict(zip("─━│┃╭╮╰╯–▁▂▃▄▅▆▇█", "--||++++-_.-=+*%#", strict=True)) | {"±": "+-", "…": "..."}
-)
-_PLAIN_LETTERS = "mrsa_jax.plain_letters"  # how the handler of those letters is registered
 _COMPILERS = {"jax", "jaxlib", "llvmlite", "numba"}
 _WAITS = "jax._src.array"  # for values: not a compiler's work
 _SECONDS_TO_COMPILE = 0.02  # after which an interrupt asks again whether it may strike
@@ -253,71 +245,6 @@ class Bars:
         elapsed = self._last_line - self._start
         words = f"[{elapsed:6.1f} s] {printable(text)}"
         self._console.print(words, markup=False, highlight=False)
-
-
-class Outlet:
-    """A standard stream whose failure is remembered, not raised: results are saved all the same.
-
-    What its encoding has no letter for is written in others, or by number.
-
-    Attributes:
-        failure: The first; None while there is none.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.failure: OSError | ValueError | None = None
-        if stream is None:  # closed before the program began
-            self.failure = OSError(errno.EBADF, "it is closed")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        self._try(lambda: self._stream.write(self._writable(text)))
-        return len(text)
-
-    def flush(self) -> None:
-        self._try(lambda: self._stream.flush())
-
-    def isatty(self) -> bool:
-        return self._stream is not None and bool(self._stream.isatty())
-
-    def _try(self, act: Callable[[], object]) -> None:
-        if self.failure is not None:
-            return
-        try:
-            act()
-        except (OSError, ValueError) as error:  # a stream that has been closed is a wrong value
-            self.failure = error
-
-    def _writable(self, text: str) -> str:
-        if text.isascii():
-            return text
-        encoding = getattr(self._stream, "encoding", None) or "utf-8"
-        return text.encode(encoding, _PLAIN_LETTERS).decode(encoding)
-
-
-def _plain_letters(error: UnicodeError) -> tuple[str, int]:
-    """Replace what an encoding has no letters for."""
-    assert isinstance(error, UnicodeEncodeError)
-    letters = error.object[error.start : error.end].translate(_PLAIN)
-    return letters.encode("ascii", "backslashreplace").decode(), error.end
-
-
-codecs.register_error(_PLAIN_LETTERS, _plain_letters)
-
-
-@contextlib.contextmanager
-def outlets() -> Iterator[Outlet]:
-    """Put standard output and standard error behind an `Outlet` each, and give that of output."""
-    before = sys.stdout, sys.stderr
-    out = Outlet(before[0])
-    sys.stdout, sys.stderr = cast("Any", (out, Outlet(before[1])))
-    try:
-        yield out
-    finally:
-        sys.stdout, sys.stderr = before
 
 
 def drawn(

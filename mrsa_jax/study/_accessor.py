@@ -17,8 +17,8 @@ from mrsa_jax import plotting
 from mrsa_jax.study import _cite, _points, _report, _summary
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer
-from mrsa_jax.study._run_folder import write_whole
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,9 @@ from mrsa_jax.study._commands import AuditConfig
 from mrsa_jax.study._findings import AuditFindings, first_rows, shares_of
 from mrsa_jax.study._plots import audit_charts, save_charts
 from mrsa_jax.study._progress import Progress, note, stages
-from mrsa_jax.study._run_folder import write_json, write_whole
+from mrsa_jax.study._run_folder import write_json
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.files import write_whole
 from mrsa_watch._base.untrusted import cell
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from mrsa_watch._base.errors import (
     MrsaError,
     OutputExistsError,
     require,
-    writing,
 )
+from mrsa_watch._base.files import write_whole
 from mrsa_watch._base.locks import locked
 
 _FAMILIES: dict[str, Mapping[str, Any]] = {
@@ -231,17 +231,6 @@ def read_part(path: pathlib.Path, *names: str) -> dict[str, Any]:
     require(not missing, "folder", f"must hold whole results; {path.name} lacks {missing}",
             str(path.parent))  # fmt: skip
     return dict(content)
-
-
-def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
-    """Write a text file, so that one that another reads meanwhile is the old or the new one."""
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    with writing(path, argument):
-        try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:

@@ -55,10 +55,10 @@ def test_names_are_pseudonyms_unless_asked(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[1]", "must hold a JSON object a line; got 'line 1'"),
-        ("{", "must hold a JSON object a line; got 'line 1'"),
+        ("[1]", "`input, line 1` must hold a JSON object"),
+        ("{", "input, line 1: expected a JSON object on one line; found"),
         ({"clients": ["a"]}, "must hold round, clients and no others than"),
-        ({"round": 1, "clients": ["a"], "colour": 3}, "line 1: colour"),
+        ({"round": 1, "clients": ["a"], "colour": 3}, "`input, line 1` must hold round, clients and no others"),
         ({"round": 1, "clients": "anna"}, "`clients` must be names of clients"),
     ],
 )
@@ -121,11 +121,18 @@ def test_gate_says_who_is_to_be_left_out(
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:5]))  # without a + e and e
     before = log.read_bytes()
     cohorts = [["a", "b"], ["a", "b", "e"], ["f", "g"]]
-    assert run(f"gate {log} --fail-below 2", monkeypatch, *cohorts) == 3
+    assert run(f"gate {log} --fail-below 2 --new-clients", monkeypatch, *cohorts) == 3
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["allowed"] for each in told] == [True, False, True]
     assert told[1]["leave_out"] == ["e"]
-    assert run(f"gate {log} --fail-below 2", monkeypatch, *cohorts[::2]) == 0
+    assert [(each["known"], each["asked"]) for each in told] == [(2, 2), (2, 3), (0, 2)]
+    assert {each["last_round"] for each in told} == {4}
+    assert run(f"gate {log} --fail-below 2", monkeypatch, *cohorts[:1]) == 0
+    capsys.readouterr()
+    assert run(f"gate {log} --fail-below 2", monkeypatch, *cohorts) == 3
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["allowed"] for each in told] == [True, False, False]
+    assert [each["leave_out"] for each in told] == [[], ["e"], ["f", "g"]]
     assert log.read_bytes() == before
 
 
@@ -177,5 +184,5 @@ def test_the_blocks_of_the_readme_run(
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
     told = capsys.readouterr().out
-    assert told.startswith("True False ('eve',) weak T would be 1, below 2\n")
+    assert told.startswith("True False ('cleo',) weak T would be 1, below 2\n")
     assert "weak T of the worst:       3\n" in told

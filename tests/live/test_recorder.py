@@ -153,7 +153,7 @@ def test_weights_are_kept_exactly(path: pathlib.Path) -> None:
 
 
 def test_pseudonyms_are_a_salted_hash(path: pathlib.Path) -> None:
-    """As the page says: HMAC-SHA256 of the name with the salt as its key, 16 bytes of it."""
+    """As the page says: 8 bytes each of HMAC-SHA256 of what the name is like, and of the name."""
     with _recorder(path, salt=None) as recorder:
         recorder.record(1, ["anna", "bob", 12])
     kept = path.with_name("log.jsonl.salt")
@@ -161,9 +161,15 @@ def test_pseudonyms_are_a_salted_hash(path: pathlib.Path) -> None:
     assert len(salt) == 32
     assert stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o600
     parser, (found,) = _read(path)
-    own = (hmac.new(salt, name.encode(), hashlib.sha256).digest() for name in ("anna", "bob", "12"))
-    assert found.clients == tuple(sorted(digest[:16].hex() for digest in own))
-    assert parser.headers[0].pseudonyms == hashlib.sha256(salt).hexdigest()[:8]
+
+    def half(text: str) -> str:
+        return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()[:16]
+
+    like = {"anna": "text anna", "bob": "text bob", "12": "number 12"}
+    own = (half(f"likeness, {alike}") + half(f"name {name}") for name, alike in like.items())
+    assert found.clients == tuple(sorted(own))
+    mark = hashlib.sha256(b"likeness and name" + salt).hexdigest()[:8]
+    assert parser.headers[0].pseudonyms == mark
     assert b"anna" not in path.read_bytes()
     with _recorder(path, salt=None) as recorder:
         recorder.record(1, ["anna"])
@@ -181,16 +187,59 @@ def test_another_salt_is_refused_before_anything_is_written(
     with _recorder(path, salt=None) as recorder:
         recorder.record(1, ["a"])
     before = path.read_bytes()
-    with pytest.raises(
-        ConfigurationError, match=r"log.jsonl:3: expected pseudonyms of the salt of"
-    ):
+    plain = "log.jsonl:3: expected pseudonyms of the salt of"
+    message = "`salt` must be the one that made the log's pseudonyms"
+    with pytest.raises(ConfigurationError, match=message if salt else plain):
         _recorder(path, salt=salt)
     path.with_name("log.jsonl.salt").unlink()  # lost: a new one is another
-    with pytest.raises(
-        ConfigurationError, match=r"log.jsonl:3: expected pseudonyms of the salt of"
-    ):
+    with pytest.raises(ConfigurationError, match=message):
         _recorder(path, salt=None)
     assert path.read_bytes() == before
+
+
+def test_a_log_of_version_1_0_is_continued_with_its_pseudonyms(path: pathlib.Path) -> None:
+    salt = b"s" * 32
+    old = {name: hmac.new(salt, name.encode(), hashlib.sha256).hexdigest()[:32] for name in "ab"}
+    with _recorder(path, salt=salt):
+        pass
+    header = json.loads(path.read_text())
+    header["pseudonyms"] = hashlib.sha256(salt).hexdigest()[:8]
+    line = {"round": 1, "clients": sorted(old.values())}
+    path.write_text(f"{json.dumps(header)}\n{json.dumps(line)}\n")
+    with _recorder(path, salt=salt) as recorder:
+        recorder.record(2, ["a", "b"])
+    first, second = _read(path)[1]
+    assert first.clients == second.clients
+
+
+def test_names_that_may_be_one_are_refused(path: pathlib.Path) -> None:
+    """In one process by their names, and after a restart by the pseudonyms' equal halves."""
+    message = "`clients` must be written in one way .*; got 'site-1' and 'Site-1'"
+    with _recorder(path, salt=None) as recorder:
+        recorder.record(1, ["Site-1", "b", "c"])
+        before = path.read_bytes()
+        with pytest.raises(ConfigurationError, match=message):
+            recorder.record(2, ["site-1", "b"])
+        with pytest.raises(ConfigurationError, match="`asked` must be written in one way"):
+            recorder.record(2, ["b"], asked=["b", "C"])
+        assert path.read_bytes() == before
+    with _recorder(path, salt=None) as recorder:
+        with pytest.raises(ConfigurationError, match=r"jsonl:4: expected one way to write a cl"):
+            recorder.record(2, ["site-1", "b"])
+        recorder.record(2, ["Site-1", "b"])
+    assert len({name for line in _read(path)[1] for name in line.clients}) == 3
+
+
+@pytest.mark.parametrize("client", [None, True, float("nan"), 2.0**60, "null", "?", "a ", ["a"]])
+@pytest.mark.parametrize("salt", [b"", None])
+def test_what_names_no_client_is_not_recorded(
+    path: pathlib.Path, client: Any, salt: bytes | None
+) -> None:
+    with _recorder(path, salt=salt) as recorder:
+        before = path.read_bytes()
+        with pytest.raises(ConfigurationError, match="`clients` must "):
+            recorder.record(1, ["anna", client])
+        assert path.read_bytes() == before
 
 
 def test_a_salt_cut_short_is_no_salt(path: pathlib.Path) -> None:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import json
-import os
 import pathlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
-from mrsa_watch._base.errors import MrsaError, require
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    DataNotFoundError,
+    MrsaError,
+    OutputExistsError,
+    require,
+)
+from mrsa_watch._base.streams import run_with_outlets
 from mrsa_watch._version import __version__
 
-MISUSE, BELOW, INTERRUPTED = 2, 3, 130
+FAILED, MISUSE, BELOW, INTERRUPTED = 1, 2, 3, 130
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 # spellings of version 1.0 that are still read
 _OLD_FLAGS = {"--clients": "--num-clients", "--cohort": "--cohort-size", "--loss": "--loss-rate",
               "--away": "--dropout-rates"}  # fmt: skip
@@ -23,24 +33,34 @@ _OLD_FLAGS = {"--clients": "--num-clients", "--cohort": "--cohort-size", "--loss
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     given = list(sys.argv[1:] if words is None else words)
+    return run_with_outlets(lambda: _run(given), _say_error)
+
+
+def _run(given: list[str]) -> int:
     if given[:1] == ["check"]:  # a program by itself, which its holders may run without us
         from mrsa_watch import mrsa_check
 
         return mrsa_check.main(given[1:])
     if given[:1] == ["preflight"]:
         given = [_in_new_spelling(word) for word in given]
-    chosen = _parser().parse_args(given)
-    run: Callable[[Any], int] = chosen.run
     try:
+        chosen = _parser().parse_args(given)
+        run: Callable[[Any], int] = chosen.run
         return run(chosen)
-    except MrsaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return MISUSE
+    except (MrsaError, OSError) as error:
+        _say_error(str(error))
+        return MISUSE if isinstance(error, _MISUSE) else FAILED
+    except MemoryError:
+        _say_error("the memory of this machine did not suffice")
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # no reader is left; Python would flush once more, and report it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except SystemExit as stop:  # of --help, or of a flag that is unknown
+        return stop.code if isinstance(stop.code, int) else MISUSE
+
+
+def _say_error(text: str) -> None:
+    print(f"error: {text}", file=sys.stderr)
 
 
 def _in_new_spelling(word: str) -> str:
@@ -92,11 +112,17 @@ def _parser() -> argparse.ArgumentParser:
 
     add = _command(commands, "gate", _gate, "check whether the sums of cohorts may be learnt",
                    "Each line of standard input is a JSON list of clients, named as in the log, or "
-                   'of a sum over a part of the vector {"clients": [...], "part": "..."}; '
-                   "each line of output states whether their sum is allowed too, and which "
-                   "clients to exclude. Exit status 3 if one was refused.")  # fmt: skip
+                   'an object {"clients": [...], "weights": [...], "part": "..."}, of which '
+                   "weights and part may be absent; clients may map each name to its weight. "
+                   "Each line of output states whether their sum is allowed too, which clients to "
+                   "exclude, how many of them the log knows, and its last round. The log is read "
+                   "on before each answer. Exit status 3 if one was refused.")  # fmt: skip
     add("log", type=pathlib.Path, help="participation log in JSON Lines")
     _bars(add)
+    add("--salt", type=pathlib.Path, metavar="FILE",
+        help="salt of the log's pseudonyms (LOG.salt), to ask with clients' names")  # fmt: skip
+    add("--new-clients", action="store_true",
+        help="take names that the log does not know as new clients (default: refuse)")  # fmt: skip
 
     _command(commands, "check", _gate, "check a certificate of an audit against its log",
              "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more.")  # fmt: skip
@@ -148,32 +174,38 @@ def _told_speed() -> None:
         _warn("numba is not installed: the same figures, slower")
 
 
-def _objects(kind: type | tuple[type, ...], what: str) -> Any:
-    """Yield the JSON values of standard input's lines."""
-    for number, line in enumerate(sys.stdin, start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except ValueError:
-            value = None
-        require(isinstance(value, kind), "input", f"must hold {what} a line", f"line {number}")
-        yield number, value
+def _objects(read: Callable[[bytes, str], Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the JSON values of standard input's lines, and the place of each.
+
+    The input is UTF-8, whatever the locale says.
+    """
+    require(sys.stdin is not None, "input", "must be open")
+    for number, text in enumerate(getattr(sys.stdin, "buffer", sys.stdin), start=1):
+        line = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        if number == 1:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if line.strip():
+            where = f"input, line {number}"
+            yield where, read(line, where)
 
 
 def _record(chosen: Any) -> int:
     from mrsa_watch._recorder import Recorder
+    from mrsa_watch.logs import load_exactly
 
     known = {"round", "clients", "sum", "weights", "status", "asked", "lost", "noise", "clip",
              "part"}  # fmt: skip
     salt = b"" if chosen.plain_names else None
     names = {"system": chosen.system, "aggregation": chosen.aggregation}
     with Recorder(chosen.log, salt=salt, **names) as recorder:
-        for number, fields in _objects(dict, "a JSON object"):
+        for where, fields in _objects(load_exactly):
+            require(isinstance(fields, dict), where, "must hold a JSON object")
             missing, other = {"round", "clients"} - fields.keys(), fields.keys() - known
             rule = f"must hold round, clients and no others than {', '.join(sorted(known))}"
-            require(not missing and not other, "input", rule,
-                    f"line {number}: {', '.join(sorted(missing | other))}")  # fmt: skip
+            require(not missing and not other, where, rule, ", ".join(sorted(missing | other)))
+            for key in ("noise", "clip"):
+                if isinstance(fields.get(key), Fraction):
+                    fields[key] = float(fields[key])
             recorder.record(**fields)
     return 0
 
@@ -206,21 +238,51 @@ def _watch(chosen: Any) -> int:
 
 def _gate(chosen: Any) -> int:
     from mrsa_watch._gate import Gate
+    from mrsa_watch.logs import load_exactly
 
     _told_speed()
-    bars = {"fail_below": chosen.fail_below, "fail_below_hidden": chosen.fail_below_hidden}
-    gate = Gate.from_log(chosen.log, **bars)
+    gate = Gate.from_log(
+        chosen.log,
+        salt=chosen.salt,
+        fail_below=chosen.fail_below,
+        fail_below_hidden=chosen.fail_below_hidden,
+        new_clients=chosen.new_clients,
+    )
     is_refused = False
-    for number, asked in _objects((list, dict), "a JSON list of clients, or an object with them"):
-        named = asked if isinstance(asked, dict) else {"clients": asked}
-        good = "clients" in named and named.keys() <= {"clients", "part"}
-        require(good, "input", "must hold clients, and part or nothing else", f"line {number}")
-        (answer,) = gate.check([named["clients"]], named.get("part"))
+    for where, asked in _objects(load_exactly):
+        try:
+            (answer,) = gate.check([_cohort(asked, where)], _part(asked))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error}") from error
         is_refused = is_refused or not answer.allowed
-        told = {"allowed": answer.allowed, "leave_out": list(answer.leave_out),
-                "reason": answer.reason}  # fmt: skip
-        print(json.dumps(told), flush=True)
+        print(json.dumps(dataclasses.asdict(answer)), flush=True)
     return BELOW if is_refused else 0
+
+
+def _cohort(asked: Any, where: str) -> Any:
+    """Return the clients of a question, as a mapping to their weights where it has some."""
+    is_one = isinstance(asked, list | dict)
+    require(is_one, where, "must hold a JSON list of clients, or an object with them")
+    if isinstance(asked, list):
+        return asked
+    is_known = "clients" in asked and asked.keys() <= {"clients", "weights", "part"}
+    rule = "must hold clients, and weights, part or nothing else"
+    require(is_known, where, rule, ", ".join(sorted(asked)))
+    clients, weights = asked["clients"], asked.get("weights")
+    if weights is None:
+        return clients
+    are_lists = isinstance(clients, list) and isinstance(weights, list)
+    is_fit = are_lists and len(clients) == len(weights)
+    require(is_fit, where, "must hold a list of clients and one of as many weights")
+    from mrsa_watch.logs import client_text
+
+    texts = [client_text(client) for client in clients]
+    require(len(set(texts)) == len(texts), where, "must not name a client twice")
+    return dict(zip(texts, weights, strict=True))
+
+
+def _part(asked: Any) -> str | None:
+    return asked.get("part") if isinstance(asked, dict) else None
 
 
 def _preflight(chosen: Any) -> int:

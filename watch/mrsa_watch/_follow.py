@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
 import time
+import weakref
 from collections.abc import Iterator
 from io import FileIO
 from typing import NoReturn
@@ -58,38 +60,81 @@ def follow(
 
 
 def _follow(path: pathlib.Path, start: int, poll_seconds: float | None) -> Iterator[bytes]:
-    stream = _opened(path, poll_seconds)
-    if stream is None:
+    tail = _opened(path, start, poll_seconds)
+    if tail is None:
         return
-    with stream:
-        tail = _tail_before(stream, path, start)
-        parts: list[bytes] = []  # of the line that is not whole yet
+    with tail:
         while True:
-            _check_same(stream, path, tail)
-            chunk = stream.read(_CHUNK_BYTES)
-            tail = (tail + chunk)[-_TAIL_BYTES:]
-            *ends, rest = chunk.split(b"\n")
-            for end in ends:
-                yield b"".join([*parts, end, b"\n"])
-                parts = []
-            parts += [rest] if rest else []
-            if sum(map(len, parts)) > MOST_LINE_BYTES:
-                _refuse(path, f"must have lines of at most {MOST_LINE_BYTES} bytes")
-            if not chunk:
-                if poll_seconds is None:
-                    return
-                time.sleep(poll_seconds)
+            yield from tail.lines()
+            if poll_seconds is None:
+                return
+            time.sleep(poll_seconds)
 
 
-def _opened(path: pathlib.Path, poll_seconds: float | None) -> FileIO | None:
-    """Return the file, once it is there."""
+def _opened(path: pathlib.Path, start: int, poll_seconds: float | None) -> Tail | None:
+    """Return what reads the file, once it is there."""
     while True:
         try:
-            return path.open("rb", buffering=0)
+            return Tail(path, start)
         except FileNotFoundError:
             if poll_seconds is None:
                 return None
         time.sleep(poll_seconds)
+
+
+class Tail:
+    """A file that grows, and how far it was read; a context.
+
+    Args:
+        path: The file.
+        start: Where to begin, in bytes: 0, or where a line ended.
+
+    Raises:
+        ConfigurationError: If `start` is not where a line begins.
+        FileNotFoundError: If there is no such file.
+    """
+
+    def __init__(self, path: pathlib.Path, start: int = 0) -> None:
+        self._path = path
+        self._stream = path.open("rb", buffering=0)
+        try:
+            self._before = _tail_before(self._stream, path, start)
+        except BaseException:
+            self._stream.close()
+            raise
+        weakref.finalize(self, self._stream.close)  # of a gate that nobody closes
+        self._parts: list[bytes] = []  # of the line that is not whole yet
+        self._whole: collections.deque[bytes] = collections.deque()  # read and not yielded yet
+
+    def __enter__(self) -> Tail:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines that have become complete since the last call, with their ends.
+
+        Raises:
+            ConfigurationError: If the file became shorter, was replaced or changed in what was
+                read, or if a line is longer than 128 MiB.
+        """
+        while True:
+            while self._whole:
+                yield self._whole.popleft()
+            _check_same(self._stream, self._path, self._before)
+            chunk = self._stream.read(_CHUNK_BYTES)
+            if not chunk:
+                return
+            self._before = (self._before + chunk)[-_TAIL_BYTES:]
+            *ends, rest = chunk.split(b"\n")
+            for end in ends:
+                self._whole.append(b"".join([*self._parts, end, b"\n"]))
+                self._parts = []
+            if rest:
+                self._parts.append(rest)
+            if sum(map(len, self._parts)) > MOST_LINE_BYTES:
+                _refuse(self._path, f"must have lines of at most {MOST_LINE_BYTES} bytes")
 
 
 def _tail_before(stream: FileIO, path: pathlib.Path, start: int) -> bytes:

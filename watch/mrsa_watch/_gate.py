@@ -7,22 +7,24 @@ sum alone; and how many clients each client is hidden among.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import pathlib
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mrsa_watch._base.errors import check_count, check_number, require
-from mrsa_watch._follow import follow
+from mrsa_watch._base.untrusted import printable
+from mrsa_watch._gate_log import GateLog
+from mrsa_watch._gate_names import Clients, Cohort
 from mrsa_watch._gate_part import Bars, Judged
 from mrsa_watch._history import Figures
 from mrsa_watch._leave_out import fewest_left_out
 from mrsa_watch._rows import Row
-from mrsa_watch.logs import SCALE_RULE, LineParser, PartNames, common_denominator, exact_weight
+from mrsa_watch.logs import PartNames
 
 DEFAULT_EFFORT = 0.01
 # Ways to leave out so many clients that are all tried: fewer for very many clients in all.
@@ -55,6 +57,8 @@ class GateState:
             them, and `rank` is of all together. 0 if all sums are of whole updates.
         weak_part: The part with the smallest weak T.
         hidden_part: The part in which the worst hidden client is.
+        last_round: The last round that was read from the log, as its number, or as "run:round" from
+            the second run on; None without a log.
     """
 
     sums: int = 0
@@ -72,6 +76,7 @@ class GateState:
     parts: int = 0
     weak_part: str | None = None
     hidden_part: str | None = None
+    last_round: int | str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,11 +87,17 @@ class GateAnswer:
         allowed: Whether all requirements are known to hold with this sum.
         leave_out: Clients to exclude so that they hold; empty if the sum is allowed.
         reason: The reason, in a sentence.
+        asked: Clients in the cohort.
+        known: Those of them that the history knows.
+        last_round: The last round that was read from the log (`GateState.last_round`).
     """
 
     allowed: bool
     leave_out: tuple[Hashable, ...]
     reason: str
+    asked: int = 0
+    known: int = 0
+    last_round: int | str | None = None
 
 
 class Gate:
@@ -105,23 +116,30 @@ class Gate:
         effort: Computing allowance for weak T each time that cheap bounds do not decide
             `fail_below` (`mrsa_jax.privacy.weak_privacy`, if it is installed); they always decide
             values of at most 3. What is not known fails.
+        new_clients: Whether `check` takes a name that the history does not know as a new client.
+            By default it refuses such a cohort: an unknown name may be a known client's.
 
     Raises:
         ConfigurationError: If a requirement or the effort is no such number.
 
-    Edge cases: while no client took part, nothing fails. A sum that is a combination of earlier
-    ones changes nothing. Clients may be new at any time.
+    Edge cases: while no client took part, nothing fails, and every name is new. A sum that is a
+    combination of earlier ones changes nothing.
 
     Examples:
         >>> from mrsa_watch import Gate
         >>> gate = Gate(fail_below=2)
         >>> gate.add(["anna", "bob", "cleo"]).lower
         3
-        >>> yes, no = gate.check([["anna", "bob", "cleo"], ["anna", "bob", "cleo", "dan"]])
+        >>> yes, no = gate.check([["anna", "bob", "cleo"], ["anna", "bob"]])
         >>> yes.allowed, no.leave_out
-        (True, ('dan',))
+        (True, ('anna', 'bob'))
         >>> no.reason
         'weak T would be 1, below 2'
+        >>> (stranger,) = gate.check([["anna", "bob", "cleo", "dan"]])
+        >>> stranger.allowed, stranger.leave_out, (stranger.known, stranger.asked)
+        (False, ('dan',), (3, 4))
+        >>> gate.check([["dan", "eve"]], new_clients=True)[0].allowed
+        True
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); the gate is this package's.
     """
@@ -131,6 +149,7 @@ class Gate:
         fail_below: int | None = None,
         fail_below_hidden: float | int | None = None,
         effort: float | int = DEFAULT_EFFORT,
+        new_clients: bool = False,
     ) -> None:
         if fail_below is not None:
             check_count(fail_below, "fail_below", "must be an integer of at least 1")
@@ -144,10 +163,15 @@ class Gate:
         self._judged = [self._whole]  # or, once there are parts of the vector, those alone
         self._parts = PartNames()
         self._state = GateState()
+        self._new_clients = new_clients
+        self._clients = Clients()
+        self._weights: dict[str, Fraction] = {}  # what each client had last
+        self._is_weighted = False
+        self._log: GateLog | None = None
 
     @property
     def state(self) -> GateState:
-        """What the sums so far leak."""
+        """What the sums so far leak; of a gate with a log, those that it has read."""
         return self._state
 
     def add(
@@ -157,6 +181,8 @@ class Gate:
         part: str | None = None,
     ) -> GateState:
         """Take a sum that was learnt.
+
+        A gate with a log takes a sum once, whether its line is read before or after.
 
         Args:
             clients: Members of the sum; a sum without clients only counts. A mapping gives weights
@@ -170,28 +196,27 @@ class Gate:
             What the sums leak now.
 
         Raises:
-            ConfigurationError: If a client is named twice or a weight is none of these.
+            ConfigurationError: If a client is named twice, is like another one and not it, or has
+                no lasting name (`None`, a bool, NaN), or a weight is none of these.
             MrsaError: If results contradict each other (more independent sums than clients, or a
                 lower bound above the upper one). From then on, no sum is taken or checked.
         """
-        names, checked = _named(clients, weights)
-        (own,) = self._asked_of(part) if part is not None else [self._whole]
-        if part is not None and own not in self._judged:
-            self._parts.add(part)
-            self._judged = [*(one for one in self._judged if one.name is not None), own]
-        if names:
-            own.add(names, checked)
-            for one in self._judged if part is None and own not in self._judged else ():
-                one.add(names, checked)
-        self._state = self._stated(self._state.sums + 1)
+        self._follow_log()
+        cohort = self._clients.cohort(clients, weights)
+        if self._log is None or not self._log.has_read(cohort, part):
+            self._take(cohort, part)
         return self._state
 
     def check(
         self,
         candidates: Sequence[Collection[Hashable] | Mapping[Hashable, Any]],
         part: str | None = None,
+        new_clients: bool | None = None,
     ) -> tuple[GateAnswer, ...]:
         """Return for each cohort whether its sum may be learnt next, and which clients to exclude.
+
+        A gate with a log reads first what the log has gained. In a history of weighted sums, a
+        cohort without weights is taken with the latest weight of each client.
 
         Nothing is remembered: a round that is refused or aborted changes nothing. Each cohort is
         checked by itself; many at once share the passes over the history.
@@ -207,42 +232,135 @@ class Gate:
             candidates: Cohorts; a mapping gives each client's weight.
             part: Name of the part of the vector that their sums would be over; None: of whole
                 updates, which must be acceptable in all parts.
+            new_clients: As for `Gate`; None: as the gate was made.
 
         Raises:
-            ConfigurationError: If `candidates` is one cohort and not several, or a cohort names a
-                client twice.
+            ConfigurationError: If `candidates` is one cohort and not several, if a cohort names a
+                client twice, or one that is like a known client and not it, or if the log cannot
+                be followed (it was replaced or shortened, or has a line that breaks a rule).
 
         Cost: O(N + K) for each cohort if only weak T is required, and O(t K) with hidden among (K
         clients per sum).
         """
         is_several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
         require(is_several, "candidates", "must be a sequence of cohorts", candidates)
-        cohorts = [_named(cohort, None) for cohort in candidates]
+        self._follow_log()
+        takes_new = self._new_clients if new_clients is None else new_clients
+        cohorts = [self._clients.cohort(clients, None) for clients in candidates]
+        considered = [self._considered(cohort, takes_new) for cohort in cohorts]
         asked = self._asked_of(part)
-        rows = [[own.row(*cohort)[0] if cohort[0] else None for cohort in cohorts] for own in asked]
-        answers = []
-        for cohort, (is_allowed, reason) in zip(cohorts, self._reasons(asked, rows), strict=True):
-            left: tuple[Hashable, ...] = ()
-            if not is_allowed and cohort[0]:
-                left = self._left_out(asked, *cohort)
-            answers.append(GateAnswer(is_allowed, left, reason))
-        return tuple(answers)
+        rows = [[_row_of(judged, one.cohort) for one in considered] for judged in asked]
+        verdicts = self._reasons(asked, rows)
+        return tuple(
+            self._answer(asked, *each) for each in zip(cohorts, considered, verdicts, strict=True)
+        )
+
+    def _considered(self, cohort: Cohort, takes_new: bool) -> _Considered:
+        """Return the clients whose sum can be judged, and those of whom too little is known."""
+        unknown = set() if takes_new else set(cohort.new.values())
+        why = "not in the history, and may be clients that are (new_clients, --new-clients, takes new ones)"
+        if not unknown and cohort.weights is None and self._is_weighted:
+            unknown = {name for name in cohort.names if name not in self._weights}
+            why = "without a weight, in a history of weighted sums"
+        names = [name for name in cohort.names if name not in unknown]
+        weights = cohort.weights
+        if weights is not None:
+            pairs = zip(cohort.names, weights, strict=True)
+            weights = [weight for name, weight in pairs if name not in unknown]
+        elif self._is_weighted:
+            weights = [self._weights[name] for name in names if name in self._weights]
+            weights = weights if len(weights) == len(names) else None
+        kept = Cohort(names, weights, {})
+        return _Considered(kept, [name for name in cohort.names if name in unknown], why)
+
+    def _answer(
+        self,
+        asked: Sequence[Judged],
+        cohort: Cohort,
+        considered: _Considered,
+        verdict: tuple[bool, str],
+    ) -> GateAnswer:
+        is_allowed, reason = verdict
+        kept, unknown = considered.cohort, considered.unknown
+        left_out = list(unknown)
+        if not is_allowed and kept.names:
+            left_out += self._left_out(asked, kept.names, kept.weights)
+        if unknown:
+            shown = ", ".join(printable(self._clients.given(name)) for name in unknown[:3])
+            more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+            reason = f"{shown}{more}: {considered.why}"
+        elif kept.weights is not None and cohort.weights is None:
+            reason += ", with each client's latest weight"
+        return GateAnswer(
+            allowed=is_allowed and not unknown,
+            leave_out=tuple(self._clients.given(name) for name in left_out),
+            reason=reason,
+            asked=len(cohort.names),
+            known=len(cohort.names) - len(cohort.new),
+            last_round=self._state.last_round,
+        )
 
     @staticmethod
-    def from_log(path: str | pathlib.Path, **settings: Any) -> Gate:
-        """Return the gate after the learnt sums of a participation log, as far as lines are whole.
+    def from_log(
+        path: str | pathlib.Path,
+        *,
+        salt: bytes | str | pathlib.Path | None = None,
+        **settings: Any,
+    ) -> Gate:
+        """Return a gate that follows a participation log.
+
+        It takes the learnt sums of complete lines, and before each answer those that other
+        processes have added since.
 
         Args:
             path: A log of `live.Recorder`.
+            salt: Of the log's pseudonyms, or the file that holds it (`<log>.salt`): clients are
+                then named as they are. Without it, a log of pseudonyms takes pseudonyms alone.
             **settings: As for `Gate`.
+
+        Raises:
+            ConfigurationError: If there is no such log, if a line breaks a rule of its format, or
+                if its pseudonyms are of another salt.
         """
         gate = Gate(**settings)
-        require(pathlib.Path(path).is_file(), "path", "must be a participation log", str(path))
-        parser = LineParser(str(path))
-        for found in parser.sums(follow(path, poll_seconds=None)):
-            if found.status == "learnt":
-                gate.add(found.clients, found.weights, found.part)
+        gate._log = GateLog(pathlib.Path(path), salt)
+        gate._follow_log()
+        gate._log.forget_ahead()  # what was there before is nothing that the caller adds
         return gate
+
+    def _follow_log(self) -> None:
+        """Take the sums that the log has gained, and the names of clients that it has."""
+        log = self._log
+        if log is None:
+            return
+        for line in log.sums():
+            self._clients = log.clients
+            named = [*line.clients, *(line.asked or ()), *itertools.chain(*line.lost.values())]
+            self._clients.add(self._clients.new(named))
+            if line.status == "learnt":
+                cohort = Cohort(list(line.clients), _as_list(line.weights), {})
+                if not log.was_added(cohort, line.part):
+                    self._take(cohort, line.part)
+            last = line.round if not line.run else f"{line.run}:{line.round}"
+            self._state = dataclasses.replace(self._state, last_round=last)
+
+    def _take(self, cohort: Cohort, part: str | None) -> None:
+        """Take a sum that was learnt, of clients by their names in the history."""
+        names, weights = cohort.names, cohort.weights
+        (judged,) = self._asked_of(part) if part is not None else [self._whole]
+        if part is not None and judged not in self._judged:
+            self._parts.add(part)
+            self._judged = [*(each for each in self._judged if each.name is not None), judged]
+        if names:
+            judged.add(names, weights)
+            is_whole = part is None and judged not in self._judged
+            for each in self._judged if is_whole else ():
+                each.add(names, weights)
+        self._clients.add(cohort.new)
+        factors = [Fraction(1)] * len(names) if weights is None else weights
+        self._weights |= dict(zip(names, factors, strict=True))
+        self._is_weighted |= len(set(factors)) > 1
+        self._state = self._stated(self._state.sums + 1)
 
     def _asked_of(self, part: str | None) -> list[Judged]:
         """Return the histories that a sum would be added to."""
@@ -273,12 +391,12 @@ class Gate:
     def _left_out(
         self,
         asked: Sequence[Judged],
-        names: Sequence[Hashable],
+        names: Sequence[str],
         weights: Sequence[Fraction] | None,
-    ) -> tuple[Hashable, ...]:
+    ) -> list[str]:
         full = [own.row(names, weights) for own in asked]
         order = np.argsort(full[0][1])  # as the first history has its clients
-        everybody = tuple(names[k] for k in order)
+        everybody = [names[k] for k in order]
         if self._state.breaches:
             return everybody
         own_places = [np.asarray(places)[order] for _, places in full]
@@ -305,16 +423,18 @@ class Gate:
         if (self._bars.weak or 0) > 3:  # whose verdicts may take searches
             most = min(most, max(_LEAST_TRIED, _MOST_SEARCHED // max(1, count)))
         left = fewest_left_out(kinds, full[0][0].codes.tolist(), sizes, allowed, most)
-        return tuple(everybody[k] for k in left)
+        return [everybody[k] for k in left]
 
     def _stated(self, sums: int) -> GateState:
         known = [(own, own.figures) for own in self._judged if own.figures is not None]
         if not known:
-            return GateState(sums)
+            return GateState(sums, last_round=self._state.last_round)
         before = self._state.exposed
+        given = self._clients.given
         told = dict.fromkeys(before)
         for own, figures in known:
-            told |= dict.fromkeys(own.history.names[i] for i in np.flatnonzero(figures.exposed))
+            names = own.history.names
+            told |= dict.fromkeys(given(names[i]) for i in np.flatnonzero(figures.exposed))
         weakest, weak = min(known, key=lambda one: (one[1].lower, one[1].upper))
         worst, least = min(known, key=lambda one: _least(one[1]))
         at, hidden = least.least, least.hidden
@@ -332,14 +452,38 @@ class Gate:
             lower=weak.lower,
             upper=min(figures.upper for _, figures in known),
             hidden=None if at is None or hidden is None else float(hidden[at]),
-            hidden_client=None if at is None else worst.history.names[at],
+            hidden_client=None if at is None else given(worst.history.names[at]),
             error_bits=min(own.history.error_bits for own, _ in known) - spare,
             is_searched=any(figures.is_searched for _, figures in known),
             breaches=tuple(why for why in breaches if why),
             parts=sum(own.name is not None for own in self._judged),
             weak_part=weakest.name,
             hidden_part=worst.name,
+            last_round=self._state.last_round,
         )
+
+
+class _Considered(NamedTuple):
+    """The part of a cohort whose sum can be judged.
+
+    Attributes:
+        cohort: Clients of whom enough is known.
+        unknown: The others.
+        why: What is not known of these.
+    """
+
+    cohort: Cohort
+    unknown: list[str]
+    why: str
+
+
+def _as_list(weights: Sequence[Fraction] | None) -> list[Fraction] | None:
+    return None if weights is None else list(weights)
+
+
+def _row_of(judged: Judged, cohort: Cohort) -> Row | None:
+    """Return the row of a cohort in a history; None if nobody is in it."""
+    return judged.row(cohort.names, cohort.weights)[0] if cohort.names else None
 
 
 def _least(figures: Figures) -> float:
@@ -356,7 +500,7 @@ def _of_several(breaches: Sequence[str]) -> str:
     return f"{breaches[0]} (and so in {more} more part{'s' if more > 1 else ''})"
 
 
-def _kinds(asked: Sequence[Judged], names: Sequence[Hashable]) -> tuple[list[int], np.ndarray]:
+def _kinds(asked: Sequence[Judged], names: Sequence[str]) -> tuple[list[int], np.ndarray]:
     """Return for each client a number of those with its history in all parts, and their counts."""
     if len(asked) == 1:
         return [asked[0].kind(name) for name in names], asked[0].history.classes.sizes
@@ -368,35 +512,3 @@ def _kinds(asked: Sequence[Judged], names: Sequence[Hashable]) -> tuple[list[int
     }
     counts = np.bincount([*of.values(), 0], minlength=len(numbers))
     return [of.get(name, 0) for name in names], counts
-
-
-def _named(clients: Any, weights: Any) -> tuple[list[Hashable], list[Fraction] | None]:
-    """Return the clients of a sum, and their weights as exact numbers, after checking them."""
-    rule = "must be a collection of hashable names"
-    is_one = isinstance(clients, Collection) and not isinstance(clients, str | bytes)
-    require(is_one, "clients", rule, clients)
-    names = list(clients)
-    try:
-        count = len(set(names))
-    except TypeError:
-        count = -1
-    require(count >= 0, "clients", rule, clients)
-    if count < len(names):
-        twice = next(name for name, often in Counter(names).items() if often > 1)
-        require(False, "clients", "must not contain duplicates", twice)
-    if isinstance(clients, Mapping):
-        require(weights is None, "weights", "must not be set if clients are a mapping")
-        weights = clients.values()
-    if weights is None:
-        return names, None
-    given = list(weights) if isinstance(weights, Iterable) else []
-    rule = f"must be {len(names)}, one for each client"
-    require(len(given) == len(names), "weights", rule, weights)
-    exact: list[Fraction] = []
-    for weight in given:
-        number = exact_weight(weight)
-        rule = "must be positive integers, fractions, or text such as '3/7'"
-        require(number is not None, "weights", rule, weight)
-        exact += [] if number is None else [number]
-    require(common_denominator(exact) is not None, "weights", SCALE_RULE)
-    return names, exact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class Judged:
         found.name = name
         return found
 
-    def add(self, names: list[Hashable], weights: Iterable[Fraction] | None) -> None:
+    def add(self, names: Sequence[str], weights: Iterable[Fraction] | None) -> None:
         """Take a sum that was learnt."""
         self.history.join(names)
         row = Row.of([self.history.numbers[name] for name in names], weights)
@@ -57,11 +57,11 @@ class Judged:
             self.figures = dataclasses.replace(self.figures, is_searched=False)
 
     def row(
-        self, names: Sequence[Hashable], weights: Iterable[Fraction] | None
+        self, names: Sequence[str], weights: Iterable[Fraction] | None
     ) -> tuple[Row, list[int]]:
         """Return the row of a cohort, and where in it each client is."""
         numbers = self.history.numbers
-        fresh = self.history.fresh(list(names))
+        fresh = self.history.fresh(names)
         own = (
             numbers | {name: len(numbers) + k for k, name in enumerate(fresh)} if fresh else numbers
         )
@@ -69,7 +69,7 @@ class Judged:
         rank = {place: at for at, place in enumerate(sorted(places))}
         return Row.of(places, weights), [rank[place] for place in places]
 
-    def kind(self, name: Hashable) -> int:
+    def kind(self, name: str) -> int:
         """Return the class of a client with the same history; 0 if no sum has seen it."""
         number = self.history.numbers.get(name)
         return 0 if number is None else int(self.history.classes.of[number])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,8 +67,8 @@ class History:
     """
 
     def __init__(self) -> None:
-        self.names: list[Hashable] = []
-        self.numbers: dict[Hashable, int] = {}
+        self.names: list[str] = []
+        self.numbers: dict[str, int] = {}
         self._rows = Rows()
         self.classes = Classes()
         self._leverages = Leverages()
@@ -93,11 +93,11 @@ class History:
         by_chance = int(2 * 59 - np.log2(cases)) - 1
         return min(wide_error_bits(self._minor_bits, _NUM_PRIMES, cases), by_chance)
 
-    def fresh(self, names: list[Hashable]) -> list[Hashable]:
+    def fresh(self, names: Sequence[str]) -> list[str]:
         """Return clients without a number, in order: last digits of floats depend on the order."""
-        return sorted((name for name in names if name not in self.numbers), key=str)
+        return sorted(name for name in names if name not in self.numbers)
 
-    def join(self, names: list[Hashable]) -> None:
+    def join(self, names: Sequence[str]) -> None:
         """Give clients numbers who have none."""
         for name in self.fresh(names):
             self.numbers[name] = len(self.names)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import hashlib
-import hmac
 import json
 import os
 import pathlib
@@ -33,7 +31,11 @@ from mrsa_watch.logs import (
     STATUSES,
     TORN,
     VERSION,
+    AlikeError,
     LineParser,
+    Names,
+    Pseudonyms,
+    client_text,
     exact_value,
 )
 
@@ -222,13 +224,16 @@ class Recorder:
         require(salt is None or isinstance(salt, bytes), "salt", "must be bytes or None", salt)
         self.path = pathlib.Path(path).absolute()
         self._guard = threading.Lock()
+        self._clients = Names()  # as this process was given them
         self._file = HeldFile(self.path)
         try:
             self._parser = LineParser(str(self.path))
             mark = self._read()
             with writing(self.path, "path"):
-                self._salt = _kept_salt(self.path) if salt is None else salt
-            digest = hashlib.sha256(self._salt).hexdigest()[:8] if self._salt else None
+                own_salt = _kept_salt(self.path) if salt is None else salt
+            before = next((header.pseudonyms for header in self._parser.headers), None)
+            self._pseudonyms = Pseudonyms(own_salt, before) if own_salt else None
+            digest = None if self._pseudonyms is None else self._pseudonyms.digest
             run = max((header.run + 1 for header in self._parser.headers), default=0)
             self._header: dict[str, Any] = {
                 "format": FORMAT, "version": VERSION, "system": system,
@@ -280,11 +285,13 @@ class Recorder:
             self._header = header
 
     def name(self, client: Any) -> str:
-        """Return a client's name in the log: its pseudonym, 32 hex digits, or itself as text."""
-        if not self._salt:
-            return str(client)
-        text = str(client).encode("utf-8", "surrogatepass")
-        return hmac.digest(self._salt, text, "sha256")[:16].hex()
+        """Return a client's name in the log: its pseudonym, 32 hex digits, or its text.
+
+        Raises:
+            ConfigurationError: If it has no text that lasts (None, a bool, NaN), or one that names
+                no client ("null", "?").
+        """
+        return client_text(client) if self._pseudonyms is None else self._pseudonyms.of(client)
 
     def record(
         self,
@@ -330,7 +337,8 @@ class Recorder:
                 could not be cut off either, the error states this: continue in a new recorder.
         """
         check_known(status, "status", STATUSES, "a known status")
-        inside = self._names(clients, "clients")
+        members = _listed(clients, "clients")
+        inside = self._names(members, "clients")
         order = sorted(range(len(inside)), key=inside.__getitem__)
         fields: dict[str, Any] = {
             "round": check_integer(round, "round", 0),
@@ -357,11 +365,27 @@ class Recorder:
         now = datetime.datetime.now(datetime.UTC)
         fields["time"] = now.isoformat(timespec="seconds").replace("+00:00", "Z")
         self._append(fields)
+        self._keep(members)
 
     def _names(self, clients: Any, argument: str) -> list[str]:
-        is_several = isinstance(clients, Iterable) and not isinstance(clients, str | bytes)
-        require(is_several, argument, "must be names of clients", clients)
-        return [self.name(client) for client in clients]
+        members = _listed(clients, argument)
+        names = [self.name(client) for client in members]
+        if self._pseudonyms is not None:
+            self._check_alike(members, argument)
+        return names
+
+    def _check_alike(self, clients: list[Any], argument: str) -> None:
+        """Raise if two clients may be one, by names that the log does not show."""
+        try:
+            self._clients.new(map(client_text, clients))
+        except AlikeError as error:
+            rule = "must be written in one way (or have names that nobody takes for one)"
+            require(False, argument, rule, error.name, error.other)
+
+    def _keep(self, clients: Iterable[Any]) -> None:
+        """Keep the names of clients whose line is in the log."""
+        if self._pseudonyms is not None:
+            self._clients.add(self._clients.new(map(client_text, clients)))
 
     def _read(self) -> bytes:
         """Read what the log holds, and return what ends a last line that was cut short."""
@@ -396,6 +420,13 @@ class Recorder:
             except BaseException:
                 self._parser.forget(found)
                 raise
+
+
+def _listed(clients: Any, argument: str) -> list[Any]:
+    """Return the clients of an iterable, which text is not."""
+    is_several = isinstance(clients, Iterable) and not isinstance(clients, str | bytes)
+    require(is_several, argument, "must be names of clients", clients)
+    return list(clients)
 
 
 def _factor(weight: Any) -> int | str:

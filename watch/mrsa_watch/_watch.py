@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mrsa_watch._base.errors import require, writing
+from mrsa_watch._base.files import write_whole
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.locks import locked
 from mrsa_watch._base.untrusted import printable
@@ -227,14 +228,6 @@ def to_metrics(found: Watched, log: str) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def write_metrics(path: pathlib.Path, text: str) -> None:
-    """Replace a file by a text as a whole, so that who reads it never sees half of it."""
-    with writing(path, "metrics"):
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-
-
 # ---- What is kept of a log, and what is printed.
 
 
@@ -357,7 +350,7 @@ def print_sums(
                 sys.stdout.write(f"{json.dumps(content) if as_json else found.to_words()}\n")
                 sys.stdout.flush()
             if metrics is not None:
-                write_metrics(metrics, to_metrics(found, str(file)))
+                write_whole(metrics, to_metrics(found, str(file)), "metrics")
             is_below = is_below or bool(found.state.breaches)
             if (is_below and not keep_going) or not goes_on():
                 break

@@ -73,6 +73,8 @@ NO_CLIENTS: list[Any] = [
     b"\xff",
     Opaque(),
     Opaque,
+    ["a"],
+    {"a": 1},
     frozenset({"a", "b"}),
     lambda: None,
     "",

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mrsa_watch._base.errors import require, require_methods
 from mrsa_watch._follow import follow
+from mrsa_watch._gate import Gate
 from mrsa_watch._recorder import Recorder
 from mrsa_watch._register import Register
 from mrsa_watch.logs import LineParser, SumLine, exact_value
@@ -137,7 +138,9 @@ class Books:
         else:
             known = {self._known_as(node): weights[node] for node in nodes}
             cohort = {name: weight for name, weight in known.items() if weight > 0}
-        (answer,) = self._gate.check([cohort], **self._part)
+        # nodes come under names that the recorder makes at one place, so that a new one is new
+        takes_new = {"new_clients": True} if isinstance(self._gate, Gate) else {}
+        (answer,) = self._gate.check([cohort], **self._part, **takes_new)
         return None if answer.allowed else answer
 
     # --- choosing ---------------------------------------------------------------------------------

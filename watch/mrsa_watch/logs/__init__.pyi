@@ -1,3 +1,11 @@
+from ._identity import (
+    AlikeError as AlikeError,
+    Names as Names,
+    PseudonymNames as PseudonymNames,
+    Pseudonyms as Pseudonyms,
+    client_text as client_text,
+    is_pseudonym as is_pseudonym,
+)
 from ._integers import integer_rows as integer_rows
 from ._json import MOST_LINE_BYTES as MOST_LINE_BYTES
 from ._jsonl import (
@@ -7,6 +15,7 @@ from ._jsonl import (
     VERSION as VERSION,
     LineParser as LineParser,
     SumLine as SumLine,
+    load_exactly as load_exactly,
 )
 from ._names import PartNames as PartNames
 from ._numbers import (

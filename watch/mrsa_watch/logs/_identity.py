@@ -70,7 +70,8 @@ def _text_of(client: Any, argument: str) -> str:
     if isinstance(client, numbers.Number):
         return _text_of_float(client, argument)
     # the text of a set has another order in each process, that of an object names its place
-    is_vague = isinstance(client, type | set | frozenset) or " at 0x" in (text := str(client))
+    is_several = isinstance(client, type | list | dict | set | frozenset)
+    is_vague = is_several or " at 0x" in (text := str(client))
     rule = "must be text or integers, or have a text that lasts"
     require(not is_vague, argument, rule, client)
     return text
@@ -86,7 +87,7 @@ def _decoded(client: bytes, argument: str) -> str:
 
 def _text_of_float(client: Any, argument: str) -> str:
     """Return a whole number that a table of floats holds, if no other integer shares its float."""
-    is_float = isinstance(client, numbers.Real) and hasattr(client, "is_integer")
+    is_float = isinstance(client, numbers.Real) and not isinstance(client, numbers.Rational)
     rule = "must be text or integers (a float from 2**53 on stands for several integers)"
     require(is_float and bool(client.is_integer()), argument, rule, client)
     number = int(client)
@@ -379,7 +380,8 @@ class PseudonymNames(Names):
 
     def likeness(self, name: str) -> Any:
         """Return the first half of a pseudonym."""
-        return name[: 2 * _HALF_BYTES] if is_pseudonym(name) else super().likeness(name)
+        folded = name.casefold()
+        return folded[: 2 * _HALF_BYTES] if is_pseudonym(folded) else super().likeness(name)
 
 
 def is_pseudonym(text: str) -> bool:

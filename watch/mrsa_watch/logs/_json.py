@@ -16,7 +16,15 @@ MOST_LINE_BYTES = 2**27
 
 
 def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the JSON object of a line, or raise naming the place.
+    """Return the JSON object of a line, as `load_value` does."""
+    found = load_value(line, where, number)
+    if not isinstance(found, dict):
+        fault(where, "a JSON object", shown(found))
+    return found
+
+
+def load_value(line: bytes, where: str, number: Callable[[str], Any]) -> Any:
+    """Return the JSON value of a line, or raise naming the place.
 
     Args:
         line: Its bytes.
@@ -26,7 +34,7 @@ def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[s
     if len(line) > MOST_LINE_BYTES:
         fault(where, f"a line of at most {MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
     try:
-        found = json.loads(
+        found: Any = json.loads(
             line.decode(),
             object_pairs_hook=_once,
             parse_int=number,
@@ -42,8 +50,6 @@ def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[s
               f" ({error.msg} at column {error.colno})")  # fmt: skip
     except ValueError as error:
         fault(where, "a JSON object of finite numbers and different keys", str(error))
-    if not isinstance(found, dict):
-        fault(where, "a JSON object", shown(found))
     return found
 
 

@@ -26,7 +26,7 @@ from mrsa_watch.logs._identity import (
     is_name,
     names_nobody,
 )
-from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, shown, twice
+from mrsa_watch.logs._json import MOST_LINE_BYTES, load_object, load_value, shown, twice
 from mrsa_watch.logs._names import PartNames, fault, fault_alike
 from mrsa_watch.logs._numbers import common_denominator, exact_weight, parse_number
 
@@ -243,6 +243,11 @@ class LineParser:
         self.headers.append(header)
         self._runs[header.run] = header
         self._run = header.run
+
+
+def load_exactly(line: bytes, where: str) -> Any:
+    """Return the JSON value of a line, its numbers exactly, or raise naming the place."""
+    return load_value(line, where, _exactly)
 
 
 def _exactly(text: str) -> int | Fraction:

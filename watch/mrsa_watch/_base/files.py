@@ -1,0 +1,49 @@
+"""Files that are written as a whole, wherever their path leads."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+
+from mrsa_watch._base.errors import writing
+
+
+def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
+    """Write a text file, so that whoever reads it meanwhile reads the old one or the new one.
+
+    A link stays, and the file behind it is written. A device or a pipe is written into, and never
+    replaced.
+
+    Args:
+        path: The file.
+        text: What it shall hold.
+        argument: Name of the argument that chose it.
+
+    Raises:
+        StoreError: If it cannot be written; a file that was there stays as it was.
+    """
+    content = text.encode("utf-8", "backslashreplace")
+    with writing(path, argument):
+        target = pathlib.Path(os.path.realpath(path))
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            _write_into(target, content)
+        else:
+            _replace(target, content)
+
+
+def _write_into(target: pathlib.Path, content: bytes) -> None:
+    with target.open("wb", buffering=0) as stream:
+        while content:
+            content = content[stream.write(content) :]
+
+
+def _replace(target: pathlib.Path, content: bytes) -> None:
+    part = target.with_name(f".{target.name}.part-{os.getpid()}")
+    try:
+        part.write_bytes(content)
+        if target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
