@@ -58,7 +58,10 @@ def test_names_are_pseudonyms_unless_asked(
         ("[1]", "`input, line 1` must hold a JSON object"),
         ("{", "input, line 1: expected a JSON object on one line; found"),
         ({"clients": ["a"]}, "must hold round, clients and no others than"),
-        ({"round": 1, "clients": ["a"], "colour": 3}, "`input, line 1` must hold round, clients and no others"),
+        (
+            {"round": 1, "clients": ["a"], "colour": 3},
+            "`input, line 1` must hold round, clients and no others",
+        ),
         ({"round": 1, "clients": "anna"}, "`clients` must be names of clients"),
     ],
 )

@@ -261,21 +261,21 @@ def _gate(chosen: Any) -> int:
 
 def _cohort(asked: Any, where: str) -> Any:
     """Return the clients of a question, as a mapping to their weights where it has some."""
+    from mrsa_watch.logs import client_text
+
     is_one = isinstance(asked, list | dict)
     require(is_one, where, "must hold a JSON list of clients, or an object with them")
     if isinstance(asked, list):
-        return asked
+        return [client_text(client) for client in asked]
     is_known = "clients" in asked and asked.keys() <= {"clients", "weights", "part"}
     rule = "must hold clients, and weights, part or nothing else"
     require(is_known, where, rule, ", ".join(sorted(asked)))
     clients, weights = asked["clients"], asked.get("weights")
     if weights is None:
-        return clients
+        return [client_text(client) for client in clients] if isinstance(clients, list) else clients
     are_lists = isinstance(clients, list) and isinstance(weights, list)
     is_fit = are_lists and len(clients) == len(weights)
     require(is_fit, where, "must hold a list of clients and one of as many weights")
-    from mrsa_watch.logs import client_text
-
     texts = [client_text(client) for client in clients]
     require(len(set(texts)) == len(texts), where, "must not name a client twice")
     return dict(zip(texts, weights, strict=True))

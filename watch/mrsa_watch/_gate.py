@@ -30,6 +30,11 @@ DEFAULT_EFFORT = 0.01
 # Ways to leave out so many clients that are all tried: fewer for very many clients in all.
 _LEAST_TRIED, _MOST_TRIED = 16, 256
 _ABOVE = math.nextafter(1.0, 2.0)
+_UNKNOWN = (
+    "not in the history, and perhaps known clients under other names "
+    "(new_clients=True, --new-clients, takes new clients)"
+)
+_UNWEIGHTED = "without a weight, in a history of weighted sums"
 _MOST_PASSED, _MOST_SEARCHED = 2 * 10**6, 2**14
 
 
@@ -258,10 +263,10 @@ class Gate:
     def _considered(self, cohort: Cohort, takes_new: bool) -> _Considered:
         """Return the clients whose sum can be judged, and those of whom too little is known."""
         unknown = set() if takes_new else set(cohort.new.values())
-        why = "not in the history, and may be clients that are (new_clients, --new-clients, takes new ones)"
+        why = _UNKNOWN
         if not unknown and cohort.weights is None and self._is_weighted:
             unknown = {name for name in cohort.names if name not in self._weights}
-            why = "without a weight, in a history of weighted sums"
+            why = _UNWEIGHTED
         names = [name for name in cohort.names if name not in unknown]
         weights = cohort.weights
         if weights is not None:

@@ -155,12 +155,11 @@ _HEXADECIMAL = re.compile(r"(?=.*[a-f])[0-9a-f]{8,}")
 _GROUPED_HEXADECIMAL = re.compile(r"(?:0x|urn:uuid:)?[{(]?[0-9a-f]{2,}(?:[-:][0-9a-f]{2,})+[)}]?")
 _LEAST_GROUPED = 12  # digits, of an address of hardware
 _SCHEME = r"(?:ipv[46]:|[a-z]{2,5}://)?"
-_BY_NUMBER = r"(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.%]+\]|localhost)(?::\d{1,5})?"
-_BY_HOST = r"([a-z0-9]+(?:[.\-_][a-z0-9\-_.]+|\d))(?::\d{4,5})?"
-_ADDRESSES = (
-    re.compile(f"{_SCHEME}{_BY_NUMBER}/?"),
-    re.compile(f"{_SCHEME}{_BY_HOST}/?"),
+_BY_NUMBER = re.compile(
+    rf"{_SCHEME}(\d{{1,3}}(?:\.\d{{1,3}}){{3}}|\[[0-9a-f:.%]+\]|localhost)(?::\d{{1,5}})?/?"
 )
+_BY_HOST = re.compile(rf"{_SCHEME}([a-z0-9]+(?:[.\-_][a-z0-9\-_.]+|\d))(?::\d{{4,5}})?/?")
+_WHOLE_FLOAT = re.compile(r"(?<=\d)\.0+$")
 
 
 def likeness(name: Any) -> Any:
@@ -206,12 +205,13 @@ def _likeness_of_plain(text: str) -> Any:
         compact = re.sub("[^0-9a-f]", "", text.removeprefix("urn:uuid:").removeprefix("0x"))
         if len(compact) >= _LEAST_GROUPED:
             return compact
-    for form in _ADDRESSES:
-        address = form.fullmatch(text)
-        if address:
-            text = address[1]
-            break
     text = _SEPARATORS.sub("-", text).strip("-") or text
+    by_number = _BY_NUMBER.fullmatch(text)
+    by_host = _BY_HOST.fullmatch(text)
+    if by_number:
+        text = by_number[1]
+    elif by_host:
+        text = _WHOLE_FLOAT.sub("", by_host[1])
     return _LEADING_ZEROS.sub("", text).translate(_DIGITS_LIKE_LETTERS)
 
 
