@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 import pathlib
 import re
+import stat
+import subprocess
+import sys
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -189,3 +194,105 @@ def test_the_blocks_of_the_readme_run(
     told = capsys.readouterr().out
     assert told.startswith("True False ('cleo',) weak T would be 1, below 2\n")
     assert "weak T of the worst:       3\n" in told
+
+
+# ---- Streams and files that fail.
+
+
+@pytest.mark.parametrize(
+    ("streams", "status", "message"),
+    [
+        ({"stdout": "/dev/full"}, 1, "could not be printed: standard output: No space left"),
+        ({"stdout": None}, 1, "could not be printed: standard output: it is closed"),
+        ({"stdin": None}, 2, "`input` must be open"),
+    ],
+)
+def test_streams_that_fail_end_in_a_sentence(
+    log: pathlib.Path, streams: dict[str, str | None], status: int, message: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run(f"gate {log}", monkeypatch)
+    with contextlib.ExitStack() as stack:
+        text = io.TextIOWrapper(io.BytesIO(b'["a", "b"]\n'))
+        monkeypatch.setattr("sys.stdin", text)
+        for name, path in streams.items():
+            stream = None if path is None else stack.enter_context(open(path, "w"))
+            monkeypatch.setattr(f"sys.{name}", stream)
+        assert main(["gate", str(log)]) == status
+        if streams.get("stdout"):
+            with contextlib.suppress(OSError):
+                stream.close()
+    assert message in capsys.readouterr().err
+
+
+def test_names_are_printed_where_only_ascii_is(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    words = f"record {path} --system s --aggregation secagg --plain-names"
+    assert run(words, monkeypatch, {"round": 1, "clients": ["Zoë", "東京"]}) == 0
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    assert main(["watch", str(path), "--once"]) == 0
+    assert b"Zo\\xeb" in out.buffer.getvalue()
+
+
+def test_metrics_go_through_links_and_into_devices(
+    log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, link, pipe = (log.with_name(name) for name in ("metrics", "link", "pipe"))
+    words = f"watch {log} --once --metrics"
+    link.symlink_to(target)
+    for _ in range(2):
+        assert run(f"{words} {link}", monkeypatch) == 0
+        assert link.is_symlink()
+        assert target.read_text().endswith("# EOF\n")
+    target.chmod(0o640)
+    assert run(f"{words} {link}", monkeypatch) == 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert run(f"{words} {pipe}", monkeypatch) == 0
+    assert os.read(reader, 100).startswith(b"# HELP mrsa_watch_sums")
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    capsys.readouterr()
+    device = pathlib.Path("/dev/full")
+    assert run(f"{words} {device}", monkeypatch) == 1
+    assert "`metrics` must have room to be written; got '/dev/full'" in capsys.readouterr().err
+    assert stat.S_ISCHR(device.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gate {zip}",
+        "watch {zip} --once",
+        "watch {deep} --once",
+        "gate {deep}",
+        "check {deep} {zip}",
+    ],
+)
+def test_files_of_another_kind_are_refused(
+    words: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "zip").write_bytes(b"PK\x03\x04" + bytes(40) + b"\n")
+    (tmp_path / "deep").write_bytes(b'{"format": ' + b"[" * 100_000 + b"\n")
+    words = words.format(zip=tmp_path / "zip", deep=tmp_path / "deep")
+    assert run(words, monkeypatch, ["a"]) in (1, 2)
+    printed = capsys.readouterr()
+    assert "expected" in printed.err or "must be" in printed.err or "REFUSED" in printed.out
+
+
+def test_a_plan_has_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "preflight --num-clients 12 --cohort-size 4 --rounds 1000000000"
+    assert main(words.split()) == 2
+    assert "`num_rounds` must be at most 200000 in all trials" in capsys.readouterr().err
+
+
+def test_the_package_is_a_command() -> None:
+    words = [sys.executable, "-m", "mrsa_watch", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout.startswith("mrsa-watch ")

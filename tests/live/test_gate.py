@@ -523,3 +523,12 @@ def test_how_many_ways_there_are() -> None:
             assert len(set(ways)) == len(ways) == _leave_out._num_ways(counts, number)
             assert all(sum(way) == number for way in ways)
     assert _leverages.VECTORS == 3
+
+
+@pytest.mark.parametrize("part", ["LoRA", "lora\ufe0f", "l\u043era", " lora", "lo\u200bra"])
+def test_two_parts_that_may_be_one_are_refused(part: str) -> None:
+    gate = live.Gate(fail_below=2)
+    gate.add(["a", "b", "c"], part="lora")
+    for act in (lambda: gate.add(["a", "b"], part=part), lambda: gate.check([["a"]], part=part)):
+        with pytest.raises(ConfigurationError, match="`part`: expected"):
+            act()

@@ -331,7 +331,7 @@ SPELLINGS: list[Callable[[str], Any]] = [
     lambda text: text if text.isdigit() else f"{text}:5001",
     lambda text: text.replace("-", "-0"), lambda text: [text], lambda text: None,
     lambda text: int(text) if text.isdigit() else text,
-    lambda text: text + ".0" * text[-1].isdigit(),
+    lambda text: text + ".0" * (text[-1].isdigit() and len(text) < 20),
     lambda text: np.float64(text) if text.isdigit() else text, lambda text: f"{text}\ufe0f",
 ]  # fmt: skip
 NAMES: list[Callable[[int], Any]] = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +45,28 @@ def test_after_every_sum_it_is_what_the_batch_function_says(memory: float) -> No
         for j, hidden in enumerate(_told(Updates(memory, share), P), start=1):
             expected = np.min(privacy.hidden_among(P[:j], memory=memory, share=share))
             assert hidden == pytest.approx(float(expected), rel=1e-9)
+
+
+SCALES = [10**155, 10**160, 10**400, Fraction(1, 10**170), Fraction(1, 3**999)]
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=["155", "160", "400", "-170", "3**-999"])
+def test_the_scale_of_weights_changes_nothing(scale: Any) -> None:
+    """Weights whose squares, or which themselves, are no floats."""
+    rows = [{"a": 1, "b": 2, "c": 3}, {"a": 2, "b": 1}, {"b": 1, "c": 5, "d": 1}]
+    plain, scaled = Updates(0.5, 0.9), Updates(0.5, 0.9)
+    for number, row in enumerate(rows):
+        weights = list(row.values())
+        expected = plain.add(number, list(row), weights)
+        found = scaled.add(number, list(row), [weight * scale for weight in weights])
+        assert found == (pytest.approx(expected.hidden, rel=1e-12), expected.client)
+
+
+def test_a_weight_that_vanishes_beside_another_keeps_its_client() -> None:
+    updates = Updates(0.5)
+    found = updates.add(0, ["a", "b"], [Fraction(1, 10**400), 1])
+    assert found == (pytest.approx(1.0, abs=1e-12), "b")
+    assert found.hidden > 1.0
 
 
 def test_a_client_alone_is_exposed_and_stays_so() -> None:

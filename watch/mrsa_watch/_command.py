@@ -20,6 +20,7 @@ from mrsa_watch._base.errors import (
     require,
 )
 from mrsa_watch._base.streams import run_with_outlets
+from mrsa_watch._base.untrusted import printable
 from mrsa_watch._version import __version__
 
 FAILED, MISUSE, BELOW, INTERRUPTED = 1, 2, 3, 130
@@ -37,19 +38,22 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
-    if given[:1] == ["check"]:  # a program by itself, which its holders may run without us
-        from mrsa_watch import mrsa_check
-
-        return mrsa_check.main(given[1:])
-    if given[:1] == ["preflight"]:
-        given = [_in_new_spelling(word) for word in given]
     try:
+        if given[:1] == ["check"]:  # a program by itself, which its holders may run without us
+            from mrsa_watch import mrsa_check
+
+            return mrsa_check.main(given[1:])
+        if given[:1] == ["preflight"]:
+            given = [_in_new_spelling(word) for word in given]
         chosen = _parser().parse_args(given)
         run: Callable[[Any], int] = chosen.run
         return run(chosen)
     except (MrsaError, OSError) as error:
         _say_error(str(error))
         return MISUSE if isinstance(error, _MISUSE) else FAILED
+    except RecursionError:
+        _say_error("a value is nested too deeply")
+        return MISUSE
     except MemoryError:
         _say_error("the memory of this machine did not suffice")
         return FAILED
@@ -60,7 +64,7 @@ def _run(given: list[str]) -> int:
 
 
 def _say_error(text: str) -> None:
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {printable(text)}", file=sys.stderr)
 
 
 def _in_new_spelling(word: str) -> str:

@@ -13,6 +13,7 @@ from mrsa_watch._base.errors import check_integer, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._gate import Gate
 
+_MOST_ROUNDS, _MOST_CLIENTS = 200_000, 10**7
 _SURE = 0.95
 
 
@@ -97,7 +98,7 @@ def preflight(
         num_clients: N, enrolled.
         cohort_size: K, asked in a round; N and K are multiples of `block_size`.
         threshold: Fewest clients whose updates must arrive for the sum to be learnt; 2 by default.
-        num_rounds: Rounds that are planned.
+        num_rounds: Rounds that are planned; at most 200,000 in all trials together.
         loss: Chance that a client who was asked is lost before its update arrives.
         away: Chance that a client is not there when a round begins.
         block_size: T clients who only move together, as Multi-RoundSecAgg's batches; 1 selects
@@ -130,6 +131,9 @@ def preflight(
         require(value % size == 0, name, f"must be a multiple of `block_size` {size}", value)
     rounds = check_integer(num_rounds, "num_rounds", 1)
     count = check_integer(trials, "trials", 1)
+    rule = f"must be at most {_MOST_ROUNDS} in all trials together (a minute or so)"
+    require(rounds * count <= _MOST_ROUNDS, "num_rounds", rule, rounds)
+    require(total <= _MOST_CLIENTS, "num_clients", f"must be at most {_MOST_CLIENTS}", total)
     start = check_integer(seed, "seed", 0)
     chances = []
     asked_for = (("loss", loss), ("away", away), ("fail_below_chance", fail_below_chance or 0.0))

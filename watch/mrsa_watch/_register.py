@@ -20,6 +20,7 @@ def write_private(path: pathlib.Path, content: bytes) -> None:
     Raises:
         OSError: If it cannot be written; what was there stays.
     """
+    path = pathlib.Path(os.path.realpath(path))  # a link stays
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ class Updates:
             weights: Their factors in it; all 1 if None. Of 0 are as if absent.
             part: Of which coordinates it is; a sum of whole updates counts in every part.
         """
-        row = (name, tuple(clients), None if weights is None else tuple(map(float, weights)))
+        row = (name, *_scaled(clients, weights))
         if part is None:
             self._whole.append(row)
             due = list(self._parts.values())
@@ -119,8 +120,7 @@ class _Part:
         self._shares = np.zeros(0)
 
     def add(self, name: Hashable, clients: Any, weights: Any) -> None:
-        weights = (1.0,) * len(clients) if weights is None else weights
-        pairs = [(own, weight) for own, weight in zip(clients, weights, strict=True) if weight]
+        pairs = list(zip(clients, weights, strict=True))
         if not pairs:
             return
         self._alone += [pairs[0][0]] if len(pairs) == 1 else []
@@ -171,6 +171,24 @@ class _Part:
         if self._alone:
             return WorstUpdate(1.0, self._alone[0])
         return WorstUpdate(max(1 / float(self._shares[at]), _ABOVE), client)
+
+
+def _scaled(
+    clients: Sequence[Hashable], weights: Sequence[Any] | None
+) -> tuple[tuple[Hashable, ...], tuple[float, ...]]:
+    """Return the clients whose weight is not 0, and their weights times a power of two.
+
+    The largest is then from 1 to 2, so that no product of two overflows, or loses a whole row. A
+    row's scale changes no share.
+    """
+    if weights is None:
+        return tuple(clients), (1.0,) * len(clients)
+    pairs = zip(clients, weights, strict=True)
+    exact = {client: Fraction(*weight.as_integer_ratio()) for client, weight in pairs if weight}
+    largest = max(exact.values(), default=Fraction(1))
+    exponent = largest.numerator.bit_length() - largest.denominator.bit_length()
+    scale = Fraction(2) ** exponent
+    return tuple(exact), tuple(float(weight / scale) for weight in exact.values())
 
 
 def _room(array: np.ndarray, rows: int, columns: int) -> np.ndarray:

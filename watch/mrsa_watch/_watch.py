@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import sys
@@ -60,7 +61,8 @@ class Watched:
             "hidden_part": state.hidden_part,
         }  # fmt: skip
         if self.update is not None:
-            parts |= {"update_hidden": self.update.hidden, "update_client": self.update.client}
+            hidden = _finite(self.update.hidden)
+            parts |= {"update_hidden": hidden, "update_client": self.update.client}
         return {
             "run": line.run,
             "round": line.round,
@@ -74,7 +76,7 @@ class Watched:
             "weak_lower": state.lower,
             "weak_upper": state.upper,
             "is_searched": state.is_searched,
-            "hidden": state.hidden,
+            "hidden": _finite(state.hidden),
             "hidden_client": state.hidden_client,
             "error_bits": state.error_bits,
             "breaches": list(state.breaches),
@@ -111,6 +113,11 @@ class Watched:
             *(f"BREACH: {why}" for why in self.new_breaches),
         ]
         return f"{name}: {'; '.join(parts)}"
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number for JSON, which has none that is infinite or NaN."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def update_words(update: WorstUpdate, drift: str) -> str:
@@ -217,7 +224,7 @@ def to_metrics(found: Watched, log: str) -> str:
     label = log.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     lines = []
     for name, value in values.items():
-        if value is None:
+        if value is None or not math.isfinite(value):
             continue
         full = f"mrsa_watch_{name}"
         lines += [
@@ -270,7 +277,7 @@ class Kept:
             ConfigurationError: If another is in its place.
             StoreError: If it could not be written.
         """
-        line = json.dumps(content).encode()
+        line = json.dumps(content, allow_nan=False).encode()
         if self._count < len(self._before):
             same = self._before[self._count] == line
             rule = ("must be a file of this log, with these bars and this effort (line "
