@@ -136,11 +136,19 @@ def test_the_latest_weights_are_used(log: Log) -> None:
     assert not plain.allowed
     assert "with each client's latest weight" in gate.check([["a", "b", "c"]])[0].reason
     assert (weighted.allowed, other.allowed) == (False, True)
-    gate.add({"a": 10, "b": 20, "c": 30, "d": 7, "e": 7})
-    (answer,) = gate.check([["d", "e", "x"]], new_clients=True)
+    gate.add({"d": 7, "e": 7, "f": 1})
+    assert gate.check([["d", "e", "x"]], new_clients=True)[0].allowed, "whatever the weight of x"
+    assert not gate.check([["a", "b", "c", "x"]], new_clients=True)[0].allowed
+
+
+def test_a_client_without_a_weight_is_refused_where_weights_decide(log: Log) -> None:
+    path = log({"a": 10, "b": 20, "c": 30}, {"d": 7, "e": 7, "f": 1})
+    gate = Gate.from_log(path, fail_below=2, fail_below_hidden=1.05, new_clients=True)
+    (answer,) = gate.check([["d", "e", "f", "x"]])
     assert (answer.allowed, answer.leave_out) == (False, ("x",))
     assert "without a weight, in a history of weighted sums" in answer.reason
-    assert gate.check([{"d": 1, "e": 3, "x": 5, "y": 2}], new_clients=True)[0].allowed
+    assert gate.check([{"d": 1, "e": 3, "x": 5}])[0].allowed
+    assert not gate.check([{"d": 1, "e": 3, "x": 1000}])[0].allowed
 
 
 def test_equal_weights_are_no_weights(log: Log) -> None:

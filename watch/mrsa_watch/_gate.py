@@ -221,7 +221,8 @@ class Gate:
         """Return for each cohort whether its sum may be learnt next, and which clients to exclude.
 
         A gate with a log reads first what the log has gained. In a history of weighted sums, a
-        cohort without weights is taken with the latest weight of each client.
+        cohort without weights is taken with the latest weight of each client. Every client must
+        have one then if `fail_below_hidden` is set.
 
         Nothing is remembered: a round that is refused or aborted changes nothing. Each cohort is
         checked by itself; many at once share the passes over the history.
@@ -264,19 +265,31 @@ class Gate:
         """Return the clients whose sum can be judged, and those of whom too little is known."""
         unknown = set() if takes_new else set(cohort.new.values())
         why = _UNKNOWN
-        if not unknown and cohort.weights is None and self._is_weighted:
+        if not unknown and self._needs_weights(cohort):
             unknown = {name for name in cohort.names if name not in self._weights}
             why = _UNWEIGHTED
-        names = [name for name in cohort.names if name not in unknown]
-        weights = cohort.weights
-        if weights is not None:
-            pairs = zip(cohort.names, weights, strict=True)
-            weights = [weight for name, weight in pairs if name not in unknown]
-        elif self._is_weighted:
-            weights = [self._weights[name] for name in names if name in self._weights]
-            weights = weights if len(weights) == len(names) else None
-        kept = Cohort(names, weights, {})
-        return _Considered(kept, [name for name in cohort.names if name in unknown], why)
+        given = cohort.weights or self._latest(cohort.names)
+        pairs = zip(cohort.names, given, strict=True)
+        kept = {name: weight for name, weight in pairs if name not in unknown}
+        weights = list(kept.values())
+        is_plain = cohort.weights is None and not self._is_weighted
+        return _Considered(
+            Cohort(list(kept), None if is_plain else weights, {}),
+            [name for name in cohort.names if name in unknown],
+            why,
+        )
+
+    def _needs_weights(self, cohort: Cohort) -> bool:
+        """Return whether an answer depends on weights that are neither given nor known.
+
+        Weak T does not: no combination of sums removes a client that is in one sum alone, with
+        whatever weight.
+        """
+        return cohort.weights is None and self._is_weighted and self._bars.hidden is not None
+
+    def _latest(self, names: Sequence[str]) -> list[Fraction]:
+        """Return the latest weight of each client, 1 for those in no sum so far."""
+        return [self._weights.get(name, Fraction(1)) for name in names]
 
     def _answer(
         self,

@@ -52,6 +52,10 @@ class Books:
         name: A node's lasting name.
         chooser: Chooses the clients to ask, if set; it continues where the log ends.
         part: The part of the vector that all sums are of; None for whole updates.
+
+    Attributes:
+        asks_again: Whether the gate is asked again once weights are known, before anything is
+            learnt.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Books:
             require_methods(gate, "gate", "check", "add")
         self.recorder, self._gate, self._name = recorder, gate, name
         self.chooser = chooser
+        self.asks_again = False
         self._part: dict[str, Any] = {} if part is None else {"part": part}
         self._round: _Round | None = None
         self._told: set[str] = set()
@@ -128,18 +133,23 @@ class Books:
     def refusal(self, nodes: Iterable[Node], weights: Mapping[Any, Fraction] | None = None) -> Any:
         """Return the gate's answer where it forbids a sum over these nodes, else None.
 
-        Weights that are not known yet are taken to be those that each node had last, or 1.
+        Weights that are not known yet are taken to be those that each node had last. For a node
+        that is new, it is 1 if the gate is asked again later; otherwise the gate decides.
         """
         if self._gate is None:
             return None
-        if weights is None:
-            names = (self._known_as(node) for node in nodes)
-            cohort = {name: self._weights.get(name, Fraction(1)) for name in names}
-        else:
+        is_ours = isinstance(self._gate, Gate)
+        cohort: Any
+        if weights is not None:
             known = {self._known_as(node): weights[node] for node in nodes}
             cohort = {name: weight for name, weight in known.items() if weight > 0}
+        elif is_ours and not self.asks_again:
+            cohort = [self._known_as(node) for node in nodes]  # the gate knows what it may assume
+        else:
+            names = (self._known_as(node) for node in nodes)
+            cohort = {name: self._weights.get(name, Fraction(1)) for name in names}
         # nodes come under names that the recorder makes at one place, so that a new one is new
-        takes_new = {"new_clients": True} if isinstance(self._gate, Gate) else {}
+        takes_new = {"new_clients": True} if is_ours else {}
         (answer,) = self._gate.check([cohort], **self._part, **takes_new)
         return None if answer.allowed else answer
 

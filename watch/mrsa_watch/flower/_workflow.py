@@ -75,6 +75,7 @@ class SecAggPlus(SecAggPlusWorkflow):
     def __call__(self, grid: Grid, context: Any) -> None:
         """Run a round; what came to nothing is written as aborted."""
         books = _books_of(context)
+        books.asks_again = True
         try:
             super().__call__(grid, context)
         finally:
