@@ -176,18 +176,21 @@ def test_sums_that_are_recorded_and_added_count_once(tmp_path: pathlib.Path) -> 
     with Recorder(path, system="test", aggregation="secagg", salt=b"") as recorder:
         recorder.record(1, ["a", "b", "c"])
         gate = Gate.from_log(path, fail_below=2)
-        recorder.record(2, ["a", "b", "d"])
-        gate.add(["a", "b", "d"])
+        gate.add(["a", "b", "c"])  # another one, of the same clients
         assert gate.state.sums == 2
-        gate.add(["c", "d", "e"])
-        recorder.record(3, ["c", "d", "e"])
-        gate.check([["a", "b", "c"]])
+        recorder.record(2, ["a", "b", "c"])
+        recorder.record(3, ["a", "b", "d"])
+        gate.add(["a", "b", "d"])
         assert gate.state.sums == 3
+        gate.add(["c", "d", "e"])
         recorder.record(4, ["c", "d", "e"])
         gate.check([["a", "b", "c"]])
         assert gate.state.sums == 4
-        gate.add({"c": 1, "d": 1, "e": 2})
+        recorder.record(5, ["c", "d", "e"])
+        gate.check([["a", "b", "c"]])
         assert gate.state.sums == 5
+        gate.add({"c": 1, "d": 1, "e": 2})
+        assert gate.state.sums == 6
 
 
 def test_a_gate_takes_learnt_sums_alone(tmp_path: pathlib.Path) -> None:

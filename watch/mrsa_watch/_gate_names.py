@@ -40,7 +40,7 @@ class Clients:
 
     Args:
         salt: Makes the pseudonyms of a log of real names; None takes names as they are.
-        digest: What the log says of its salt; None if its names are no pseudonyms.
+        digest: What names the salt in the log; None if its names are no pseudonyms.
     """
 
     def __init__(self, salt: bytes | None = None, digest: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Standard streams that fail: what was found is kept, and how the program ended is told."""
+"""Standard streams that fail: results are kept, and the exit status reports the failure."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from mrsa_watch.logs._numbers import parse_decimal
 
 MOST_NAME = 1000  # characters
 _WHOLE_FLOATS = 2**53  # from here on, several integers share one float
-_WHOLE_HALVES = {2: 2**11, 4: 2**24}  # the same for floats of so many bytes
+_WHOLE_HALVES = {2: 2**11, 4: 2**24}  # the same for shorter floats, by bytes
 
 # ---- One text form.
 
@@ -342,7 +342,7 @@ class Pseudonyms:
 
     Args:
         salt: The key.
-        digest: What the header of a log says of its salt; None for a new log.
+        digest: What names the salt in the header of a log; None for a new log.
 
     Attributes:
         digest: What names the salt in a header.
