@@ -66,6 +66,9 @@ def test_indices_last(tmp_path: pathlib.Path) -> None:
     register.join(["e", "f", "a"])
     assert register.places == {"c": 0, "a": 1, "b": 2, "e": 3}
     assert Register(path, 7).places == register.places
+    for alike in (["A"], ["x", "X"]):
+        with pytest.raises(ConfigurationError, match="`name` must name each client in one way"):
+            Register(path, 7).join(alike)
     with pytest.raises(ConfigurationError, match="`selector` must be at least the 4 clients that"):
         Register(path, 3)
 

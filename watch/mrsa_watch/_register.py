@@ -9,7 +9,8 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
-from mrsa_watch._base.errors import require, writing
+from mrsa_watch._base.errors import ConfigurationError, require, writing
+from mrsa_watch.logs import AlikeError, PseudonymNames
 
 # ---- Files that their owner alone may read.
 
@@ -67,19 +68,31 @@ class Register:
         rule = f"must be at least the {len(self._names)} clients that {path} has registered"
         require(len(self._names) <= num_clients, "selector", rule, f"{num_clients} clients")
         self.places = {name: place for place, name in enumerate(self._names)}
+        self._by_likeness = PseudonymNames()
+        self._by_likeness.add(self._new(self._names))
+
+    def _new(self, names: Iterable[str]) -> dict[Any, str]:
+        """Return the names that are new, by their likeness; raise for two that may be one."""
+        try:
+            return self._by_likeness.new(names)
+        except AlikeError as error:
+            rule = f"must name each client in one way; {error.name!r} may be {error.other!r}"
+            raise ConfigurationError(f"`name` {rule}, which has a place in {self.path}") from error
 
     def join(self, names: Iterable[str]) -> None:
         """Give new names the next indices, as long as there are any.
 
         Raises:
+            ConfigurationError: If a name is like another one and not it.
             StoreError: If the file cannot be written; they have none then.
         """
-        new = [name for name in dict.fromkeys(names) if name not in self.places]
-        new = new[: self.num_clients - len(self._names)]
+        by_likeness = self._new(names)
+        new = list(by_likeness.values())[: self.num_clients - len(self._names)]
         if new:
             _write(self.path, self._names + new)
             self.places |= {name: len(self._names) + place for place, name in enumerate(new)}
             self._names += new
+            self._by_likeness.add(self._new(new))
 
 
 def _read(path: pathlib.Path) -> list[str]:
