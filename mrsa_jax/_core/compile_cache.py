@@ -7,6 +7,8 @@ import pathlib
 import sys
 import warnings
 
+from mrsa_watch._base.cache import cache_folder, say_not_kept
+
 _FOLDER = "JAX_COMPILATION_CACHE_DIR"
 # What takes less to compile is not worth a file.
 _RULES = {
@@ -15,7 +17,7 @@ _RULES = {
 }
 
 
-def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path | None:
     """Keep compiled programs between runs of Python: what ran once starts in a fraction of a time.
 
     The commands do this by themselves. A library leaves JAX's settings alone, so there it takes
@@ -27,7 +29,7 @@ def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.P
             `mrsa_jax/jax` of the user's cache folder.
 
     Returns:
-        The folder.
+        The folder; None where the user has none that can be written.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -46,9 +48,13 @@ def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.P
     known = os.environ.get(_FOLDER) if jax is None else jax.config.jax_compilation_cache_dir
     if folder is None and known is not None:
         return pathlib.Path(known)
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    chosen = pathlib.Path(home, "mrsa_jax", "jax") if folder is None else pathlib.Path(folder)
-    chosen = chosen.absolute()
+    if folder is None:
+        home = cache_folder()
+        if home is None:
+            say_not_kept(_FOLDER, "no folder for it can be written")
+            return None
+        folder = home / "mrsa_jax" / "jax"
+    chosen = pathlib.Path(folder).absolute()
     os.environ[_FOLDER] = str(chosen)
     for name, value in _RULES.items():
         os.environ.setdefault(name, str(value))

@@ -13,14 +13,20 @@ import gc
 import hashlib
 import inspect
 import operator
+import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
 import numpy as np
+
+from mrsa_watch._base.cache import cache_folder, may_write, say_not_kept
+from mrsa_watch._base.numba_here import numba
+
+# isort: split
 from numba.core import ir, types as _types
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
@@ -229,6 +235,23 @@ class LoopCache(FunctionCache):
     are part of its machine code as well.
     """
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return what was kept; None where nothing was, or where it cannot be read."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # of a damaged, foreign or half-written entry: anything
+            with contextlib.suppress(Exception):
+                self.flush()  # so that it is made again
+            say_not_kept(_FOLDER, f"an entry cannot be read: {type(error).__name__}: {error}")
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled, where that is possible."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:  # a full disk, a folder that was taken away
+            say_not_kept(_FOLDER, f"{type(error).__name__}: {error}")
+
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return (*super()._index_key(sig, codegen), _CHECK, self._digest)
 
@@ -238,6 +261,7 @@ class LoopCache(FunctionCache):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+_FOLDER = "NUMBA_CACHE_DIR"
 _CHECK = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
 
 
@@ -279,13 +303,24 @@ def compiled(function: Callable[..., Any]) -> Any:
     Raises:
         ConfigurationError: If numba is not there.
     """
-    import numba
-
     # A type checker may have wrapped the function on import; the loop itself is compiled.
     own = inspect.unwrap(function)
     settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     loop = numba.njit(own, pipeline_class=IntegerCompiler, **settings)
     settings["no_cpython_wrapper"] = True
     call_by_part(loop, numba.njit(own, pipeline_class=IntegerCompiler, **settings))
-    loop._cache = LoopCache(loop.py_func)
+    loop._cache = _cache_of(loop.py_func)
     return loop
+
+
+def _cache_of(function: Callable[..., Any]) -> Any:
+    """Return where the machine code of a function is kept; nowhere if no folder takes it."""
+    beside = pathlib.Path(inspect.getfile(function)).parent / "__pycache__"
+    given = numba.config.CACHE_DIR
+    folders = [beside, *([pathlib.Path(given)] if given else [])]
+    # numba would make a folder called ~ for a user without a home
+    if cache_folder() is not None or any(map(may_write, folders)):
+        with contextlib.suppress(RuntimeError):  # of numba, which found no folder
+            return LoopCache(function)
+    say_not_kept(_FOLDER, "no folder for it can be written")
+    return NullCache()
