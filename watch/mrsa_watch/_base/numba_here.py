@@ -1,4 +1,4 @@
-"""numba, whatever the environment says of it."""
+"""numba, regardless of settings with which it compiles nothing."""
 
 from __future__ import annotations
 
