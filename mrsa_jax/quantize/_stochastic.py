@@ -375,7 +375,9 @@ class FollowingRange:
         size = jnp.abs(update)
         level = jnp.max(size) if self.statistic == "max" else jnp.sqrt(jnp.mean(size * size))
         wanted = jnp.maximum(self.multiplier * level, self.floor)
-        return jnp.where(is_learnt & jnp.isfinite(wanted), wanted, half_width)
+        # a sum of zeros (of clients without samples) shows no size of later updates
+        is_known = is_learnt & (level > 0) & jnp.isfinite(wanted)
+        return jnp.where(is_known, wanted, half_width)
 
 
 def following_range(
@@ -388,7 +390,7 @@ def following_range(
 
     The half width of the next round is max(floor, multiplier * s), s being the largest entry of
     the mean update by magnitude ("max") or its root mean square ("rms"). Until a round has
-    worked, the quantizer's own range holds. A mean is smaller than what it averages, so choose
+    worked, the quantizer's own range holds, and a mean of zeros changes no range. A mean is smaller than what it averages, so choose
     the multiplier well above 1, and watch the clipped fraction: a range that is too narrow
     shrinks the mean from which the next range comes (with "max" never by more than the factor
     `multiplier` lets it, down to `floor`).
@@ -411,7 +413,8 @@ def following_range(
         >>> first = rule.init(mj.quantize.stochastic(5, 2.0))
         >>> update = jnp.asarray([0.25, -1.0], jnp.float32)
         >>> wide = rule.advance(first, update, jnp.asarray(True))
-        >>> float(first), float(wide), float(rule.advance(wide, 0 * update, jnp.asarray(True)))
+        >>> narrow = rule.advance(wide, update / 100, jnp.asarray(True))
+        >>> float(first), float(wide), float(narrow)
         (2.0, 4.0, 0.5)
     """
     check_known(statistic, "statistic", typing.get_args(RangeStatistic), "a known statistic")
