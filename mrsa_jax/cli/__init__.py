@@ -33,6 +33,7 @@ from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import KINDS, TrainConfig, load_config
 from mrsa_jax.study._kinds import attacks
+from mrsa_jax.study._load import with_user_paths
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,
@@ -210,7 +211,8 @@ def _parse(words: list[str]) -> Any:
     rows: Any = _Rows(printed if few else sys.stdout)
     try:
         with _flowing(), contextlib.redirect_stdout(rows):
-            return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
+            parsed = tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
+            return with_user_paths(parsed)
     except SystemExit as stop:
         if few:
             printed.seek(0)

@@ -390,10 +390,10 @@ def following_range(
 
     The half width of the next round is max(floor, multiplier * s), s being the largest entry of
     the mean update by magnitude ("max") or its root mean square ("rms"). Until a round has
-    worked, the quantizer's own range holds, and a mean of zeros changes no range. A mean is smaller than what it averages, so choose
-    the multiplier well above 1, and watch the clipped fraction: a range that is too narrow
-    shrinks the mean from which the next range comes (with "max" never by more than the factor
-    `multiplier` lets it, down to `floor`).
+    worked, the quantizer's own range holds, and a mean of zeros changes no range. A mean is
+    smaller than what it averages, so choose the multiplier well above 1, and watch the clipped
+    fraction: a range that is too narrow shrinks the mean from which the next range comes (with
+    "max" never by more than the factor `multiplier` lets it, down to `floor`).
 
     Args:
         multiplier: Positive; at least 1 for "max", or the range could only shrink.

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from mrsa_jax._core.flags import check_ranges, renamed
 from mrsa_watch._base.errors import ConfigurationError, check_known, nearest, require
+from mrsa_watch._base.files import user_path
 from mrsa_watch._base.html import plain_settings
 from mrsa_watch._base.untrusted import read_bytes
 
@@ -195,6 +196,21 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
     return values
 
 
+def with_user_paths(config: ConfigT) -> ConfigT:
+    """Return settings whose paths name the user's folder instead of ~, its tables' too."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(typing.cast(Any, config)):
+        value = getattr(config, field.name)
+        if isinstance(value, pathlib.Path):
+            changes[field.name] = user_path(value, field.name)
+        elif isinstance(value, tuple) and any(isinstance(item, pathlib.Path) for item in value):
+            changes[field.name] = tuple(user_path(item, field.name) for item in value)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            changes[field.name] = with_user_paths(value)
+    changed = {name: new for name, new in changes.items() if new != getattr(config, name)}
+    return dataclasses.replace(typing.cast(Any, config), **changed) if changed else config
+
+
 def without_none(hint: Any) -> Any:
     """Return the type of a setting that may also be None; any other as it is."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
@@ -238,6 +254,8 @@ def _check_type(hint: Any, value: Any, name: str, check_table: Callable[[Any], N
         check_table(value)
     elif hint is pathlib.Path:
         require(isinstance(value, str | os.PathLike), name, "must be a path", value)
+        is_plain = not os.fspath(value).startswith("~")
+        require(is_plain, name, "must not begin with ~ (pathlib.Path.expanduser)", value)
     else:
         is_bool = isinstance(value, bool) and hint is not bool
         fits = isinstance(value, float | int if hint is float else hint) and not is_bool
@@ -259,7 +277,7 @@ def read_value(hint: Any, value: Any, dotted: str) -> Any:
         return tuple(read_value(inner_hint, item, f"{dotted}[{i}]") for i, item in enumerate(value))
     if hint is pathlib.Path:
         require(isinstance(value, str), dotted, "must be a path in quotes", value)
-        return pathlib.Path(value)
+        return user_path(value, dotted)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     require(type(value) is hint, dotted, f"must be of type {hint.__name__}", value)

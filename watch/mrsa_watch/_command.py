@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import importlib.util
 import json
-import pathlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -19,6 +18,7 @@ from mrsa_watch._base.errors import (
     OutputExistsError,
     require,
 )
+from mrsa_watch._base.files import user_path
 from mrsa_watch._base.streams import run_with_outlets
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._version import __version__
@@ -85,14 +85,14 @@ def _parser() -> argparse.ArgumentParser:
                    ', "bob"]}, with weights, status, asked, lost, noise and clip where they are '
                    "known, and part if the sum is over some coordinates only. A line is on the "
                    "disk before the next one is read.")  # fmt: skip
-    add("log", type=pathlib.Path, help="participation log; a new file, or one that is continued")
+    add("log", type=user_path, help="participation log; a new file, or one that is continued")
     add("--system", required=True, help="recorded system, with its version")
     add("--aggregation", required=True, help='"secagg+", "secagg", "plain" or other text')
     add("--plain-names", action="store_true", help="keep clients' names instead of pseudonyms")
 
     add = _command(commands, "watch", _watch, "follow a log: one line per sum",
                    "Exit status 3 at the first sum that breaks a requirement.")  # fmt: skip
-    add("log", type=pathlib.Path, help="participation log in JSON Lines")
+    add("log", type=user_path, help="participation log in JSON Lines")
     _bars(add)
     add("--memory", type=float, metavar="RHO",
         help="correlation of a client's updates from round to round: report the worst update of "
@@ -109,8 +109,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="seconds between two looks at the log",
     )
-    add("--out", type=pathlib.Path, metavar="FILE", help="keep one line of JSON per sum, each once")
-    add("--metrics", type=pathlib.Path, metavar="FILE",
+    add("--out", type=user_path, metavar="FILE", help="keep one line of JSON per sum, each once")
+    add("--metrics", type=user_path, metavar="FILE",
         help="keep the latest values in Prometheus's text format")  # fmt: skip
     add("--json", action="store_true", help="print JSON instead of words")
 
@@ -121,9 +121,9 @@ def _parser() -> argparse.ArgumentParser:
                    "Each line of output states whether their sum is allowed too, which clients to "
                    "exclude, how many of them the log knows, and its last round. The log is read "
                    "on before each answer. Exit status 3 if one was refused.")  # fmt: skip
-    add("log", type=pathlib.Path, help="participation log in JSON Lines")
+    add("log", type=user_path, help="participation log in JSON Lines")
     _bars(add)
-    add("--salt", type=pathlib.Path, metavar="FILE",
+    add("--salt", type=user_path, metavar="FILE",
         help="salt of the log's pseudonyms (LOG.salt), to ask with clients' names")  # fmt: skip
     add("--new-clients", action="store_true",
         help="take names that the log does not know as new clients (default: refuse)")  # fmt: skip

@@ -18,6 +18,7 @@ from mrsa_watch._base.errors import (
     check_number,
     require,
 )
+from mrsa_watch._base.files import user_path
 from mrsa_watch.logs import MOST_LINE_BYTES
 
 _CHUNK_BYTES = 2**20
@@ -56,7 +57,7 @@ def follow(
     start = check_integer(start, "start", 0)
     if poll_seconds is not None:
         poll_seconds = check_number(poll_seconds, "poll_seconds", "must be positive", POSITIVE)
-    return _follow(pathlib.Path(path), start, poll_seconds)
+    return _follow(user_path(path), start, poll_seconds)
 
 
 def _follow(path: pathlib.Path, start: int, poll_seconds: float | None) -> Iterator[bytes]:

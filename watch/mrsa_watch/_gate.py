@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_watch._base.errors import check_count, check_number, require
+from mrsa_watch._base.files import user_path
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._gate_log import GateLog
 from mrsa_watch._gate_names import Clients, Cohort
@@ -341,7 +342,7 @@ class Gate:
                 if its pseudonyms are of another salt.
         """
         gate = Gate(**settings)
-        gate._log = GateLog(pathlib.Path(path), salt)
+        gate._log = GateLog(user_path(path), salt)
         gate._follow_log()
         gate._log.forget_ahead()  # what was there before is nothing that the caller adds
         return gate

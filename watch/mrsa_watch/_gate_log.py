@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator
 from fractions import Fraction
 
 from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.files import user_path
 from mrsa_watch._follow import Tail
 from mrsa_watch._gate_names import Clients, Cohort
 from mrsa_watch.logs import LineParser, SumLine
@@ -97,7 +98,7 @@ def _salt_of(salt: bytes | str | pathlib.Path | None) -> bytes | None:
         return salt
     reason = "it is empty"
     try:
-        content = pathlib.Path(salt).read_bytes()
+        content = user_path(salt, "salt").read_bytes()
     except OSError as error:
         content = b""
         reason = str(error.strerror)

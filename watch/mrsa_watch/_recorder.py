@@ -23,6 +23,7 @@ from mrsa_watch._base.errors import (
     require,
     writing,
 )
+from mrsa_watch._base.files import user_path
 from mrsa_watch._base.locks import locked
 from mrsa_watch._register import flush_folder, write_private
 from mrsa_watch.logs import (
@@ -222,7 +223,7 @@ class Recorder:
         is_path = isinstance(path, str | os.PathLike)
         require(is_path, "path", "must be the path of a file", path)
         require(salt is None or isinstance(salt, bytes), "salt", "must be bytes or None", salt)
-        self.path = pathlib.Path(path).absolute()
+        self.path = user_path(path).absolute()
         self._guard = threading.Lock()
         self._clients = Names()  # as this process was given them
         self._file = HeldFile(self.path)

@@ -1,4 +1,4 @@
-"""Files that are written as a whole, wherever their path leads."""
+"""Paths that users write, and files that are written as a whole, wherever their path leads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,28 @@ import os
 import pathlib
 import stat
 
-from mrsa_watch._base.errors import writing
+from mrsa_watch._base.errors import ConfigurationError, writing
+
+
+def user_path(path: str | os.PathLike[str], argument: str = "path") -> pathlib.Path:
+    """Return a path with the user's folder instead of ~, as a shell reads it.
+
+    Args:
+        path: As it was written.
+        argument: Name used in messages.
+
+    Raises:
+        ConfigurationError: If it begins with ~ and there is no such folder.
+
+    Examples:
+        >>> str(user_path("results/x")), user_path("~/x").is_absolute()
+        ('results/x', True)
+    """
+    try:
+        return pathlib.Path(path).expanduser()
+    except RuntimeError as error:
+        rule = "must be a path; the folder that ~ stands for is not known here"
+        raise ConfigurationError(f"`{argument}` {rule}; got {os.fspath(path)!r}") from error
 
 
 def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
