@@ -65,11 +65,14 @@ class Ring:
     reciprocal: Any
 
 
-def ring_of(modulus: int) -> Ring:
+def ring_of(modulus: int | np.integer) -> Ring:
     """Return the ring of R elements, each number a uint32.
 
     Args:
         modulus: R (see `check_modulus`).
+
+    Raises:
+        ConfigurationError: If the ring cannot be computed exactly.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -77,22 +80,23 @@ def ring_of(modulus: int) -> Ring:
         >>> int(mj.modular.add(jnp.uint32(30), jnp.uint32(10), mj.modular.ring_of(37)))
         3
     """
-    if is_power_of_two(modulus):
+    size = check_modulus(modulus)
+    if is_power_of_two(size):
         zero, one = np.uint32(0), np.uint32(1)
-        return Ring(True, np.uint32(modulus - 1), zero, one, zero, zero)
-    shift = 32 - modulus.bit_length()  # at least 1, as R < 2**31
-    divisor = modulus << shift
+        return Ring(True, np.uint32(size - 1), zero, one, zero, zero)
+    shift = 32 - size.bit_length()  # at least 1, as R < 2**31
+    divisor = size << shift
     reciprocal = (2**64 - 1) // divisor - 2**32
-    return Ring(False, np.uint32(2**32 - 1), np.uint32(modulus), np.uint32(shift),
+    return Ring(False, np.uint32(2**32 - 1), np.uint32(size), np.uint32(shift),
                 np.uint32(divisor), np.uint32(reciprocal))  # fmt: skip
 
 
-def _ring(modulus: int | Ring) -> Ring:
+def _ring(modulus: Any) -> Ring:
     return modulus if isinstance(modulus, Ring) else ring_of(modulus)
 
 
 def add(
-    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | Ring
+    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | np.integer | Ring
 ) -> UInt32[Array, "*out"]:
     """Add residues modulo R.
 
@@ -114,7 +118,7 @@ def add(
 
 
 def subtract(
-    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | Ring
+    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | np.integer | Ring
 ) -> UInt32[Array, "*out"]:
     """Subtract residues modulo R.
 
@@ -136,7 +140,7 @@ def subtract(
 
 
 def ring_sum_over(
-    values: UInt32[Array, "*batch"], modulus: int | Ring, axis: int = 0
+    values: UInt32[Array, "*batch"], modulus: int | np.integer | Ring, axis: int = 0
 ) -> UInt32[Array, " ..."]:
     """Sum residues along one axis modulo R.
 
@@ -181,7 +185,7 @@ def _summed(values: Array, ring: Ring, axis: int) -> Array:
 
 
 def reduce_words(
-    high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"], modulus: int | Ring
+    high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"], modulus: int | np.integer | Ring
 ) -> UInt32[Array, "*shape"]:
     """Reduce the 64-bit numbers high * 2**32 + low modulo R.
 

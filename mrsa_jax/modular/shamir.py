@@ -8,6 +8,7 @@ t - 1, and a holder's share is its value at the holder's point (Shamir, "How to 
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +17,12 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._core.arrays import on_device, varying_like
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import host_array, on_device, varying_like
+from mrsa_jax._core.device import at_once, is_traced
 from mrsa_jax._core.prime import multiply_wide
 from mrsa_jax.modular._ring import add, reduce_words, subtract
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.primes import is_prime
 
 SHAMIR_PRIME = 2**31 - 1
 """Default field of shares."""
@@ -94,15 +96,17 @@ def share_secrets(
     Args:
         secrets: Limbs below `prime`.
         coefficients: Below `prime`, lowest power first; may be none (t = 1).
-        points: Distinct within a row, from 1 to `MOST_POINTS`, below `prime`; 0 would give the
-            secret itself away.
-        prime: p, below 2^31.
+        points: Distinct within a row, from 1 to `MOST_POINTS`, below `prime`. The share at 0 would
+            be the secret itself.
+        prime: p, a prime below 2^31.
 
     Returns:
         Shares below `prime`.
 
     Raises:
-        ConfigurationError: If `prime` is out of range.
+        ConfigurationError: If `prime` is no prime below 2^31. If a point is out of range or is
+            there twice in a row, or another value is not below `prime`; traced values are not
+            checked.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -117,8 +121,49 @@ def share_secrets(
 
     Source: Shamir (1979); t_i-out-of-(|Adj(i)| + 1) in CCESA, Algorithm 1.
     """
-    check_integer(prime, "prime", 2, 2**31 - 1)
-    return _share(secrets, coefficients, points, int(prime))
+    p = _check_prime(prime)
+    _check_points(points, np.True_, p)
+    _check_residues(secrets, "secrets", p)
+    _check_residues(coefficients, "coefficients", p)
+    return _share(secrets, coefficients, points, p)
+
+
+def _check_prime(prime: Any) -> int:
+    p = check_integer(prime, "prime", 2, 2**31 - 1)
+    require(is_prime(p), "prime", "must be a prime, because only a field has all inverses", p)
+    return p
+
+
+def _check_points(points: Any, used: Any, prime: int) -> None:
+    """Check the points that are used, unless they are traced."""
+    if is_traced(points, used):
+        return
+    given = host_array(points, "points")
+    is_matrix = given.ndim == 2 and given.dtype.kind in "iu"
+    rule = "must be integers [secrets, holders]"
+    require(is_matrix, "points", rule, f"{given.dtype} of shape {given.shape}")
+    counted = np.broadcast_to(used, given.shape)
+    most = min(MOST_POINTS, prime - 1)
+    outside = given[counted & ((given < 1) | (given > most))]
+    rule = f"must lie in [1, {most}], because the share at 0 is the secret itself"
+    require(outside.size == 0, "points", rule, *outside[:1].tolist())
+    # Points that are not used become 0, which no point is, and are the first of each row.
+    ordered = np.sort(np.where(counted, given, 0), axis=1)
+    is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] > 0)
+    repeated = ordered[:, 1:][is_repeated]
+    rule = "must be distinct for each secret"
+    require(repeated.size == 0, "points", rule, *repeated[:1].tolist())
+
+
+def _check_residues(values: Any, argument: str, prime: int) -> None:
+    """Check that values are below the prime, unless they are traced."""
+    if is_traced(values):
+        return
+    given = host_array(values, argument)
+    require(given.dtype.kind in "iu", argument, "must hold integers", str(given.dtype))
+    outside = given[(given < 0) | (given >= prime)]
+    rule = f"must lie in [0, {prime}), the residues modulo `prime`"
+    require(outside.size == 0, argument, rule, *outside[:1].tolist())
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))
@@ -150,7 +195,7 @@ def recover_secrets(
 
     Args:
         shares: As `share_secrets` made them; those not used may hold anything.
-        points: The holders' points, distinct where used.
+        points: The holders' points, as `share_secrets` takes them where used.
         used: bool[secrets, holders], which shares to use: at least t of each secret.
         prime: p of the shares.
 
@@ -159,7 +204,8 @@ def recover_secrets(
         none they are 0.
 
     Raises:
-        ConfigurationError: If `prime` is out of range.
+        ConfigurationError: If `prime` is no prime below 2^31. If a point that is used is out of
+            range or is there twice; traced values are not checked.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -174,11 +220,12 @@ def recover_secrets(
 
     Source: Shamir (1979).
     """
-    check_integer(prime, "prime", 2, 2**31 - 1)
+    p = _check_prime(prime)
     chosen = on_device(used)
     require(chosen.dtype == jnp.bool_, "used", "must be bool", chosen.dtype)
     require(chosen.shape == points.shape, "used", "must match `points`", chosen.shape, points.shape)
-    return _recover(shares, points, chosen, int(prime))
+    _check_points(points, chosen, p)
+    return _recover(shares, points, chosen, p)
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))

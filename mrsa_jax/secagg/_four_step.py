@@ -50,6 +50,8 @@ from mrsa_watch._base.errors import require
 # First nonce word of a derivation, after those of `_types`: secret keys and sharing polynomials.
 _SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5
 _V2, _V3, _V4 = 2, 3, 4
+# Under `jit` the points are not checked: padded slots repeat one, and nothing reads their shares.
+_shares_of = jax.jit(share_secrets)
 
 
 @needs_values
@@ -259,7 +261,7 @@ def _share(
     degree = np.minimum(holders.thresholds, holders.valid.shape[1] + 1).astype(np.int32) - 1
     rows = padded_length(int(degree.max()))
     shares = [
-        share_secrets(
+        _shares_of(
             limbs_of(secrets),
             _coefficients(material, degree, rows, np.uint32(label), round_index),
             on_device(holders.points),

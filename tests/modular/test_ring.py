@@ -20,14 +20,26 @@ from mrsa_jax.modular import (
 MODULI = [2, 3, 37, 2**8, 255, 221, 2**16 + 1, 10**9 + 7, 2**30 + 2, 2**31 - 1, 2**31, 2**32]
 
 
-@pytest.mark.parametrize("modulus", [0, 1, -4, 2**31 + 1, 2**32 - 1, 2**33, 2.5, "8", True, None])
+WRONG = [0, 1, -4, 2**31 + 1, 2**32 - 1, 2**33, 2.5, "8", True, None]
+
+
+@pytest.mark.parametrize("modulus", WRONG)
 def test_rejects_rings_it_cannot_compute(modulus):
     with pytest.raises(mj.ConfigurationError, match=r"`R` must be .*; got"):
         check_modulus(modulus, "R")
 
 
+@pytest.mark.parametrize("act", [add, subtract, reduce_words, lambda x, _, R: ring_sum_over(x, R)])
+@pytest.mark.parametrize("modulus", [number for number in WRONG if isinstance(number, int)])
+def test_every_function_refuses_moduli_that_are_not_exact(act, modulus):
+    ones = on_device(np.ones(2, np.uint32))
+    with pytest.raises(mj.ConfigurationError, match=r"`modulus` must be .*; got"):
+        act(ones, ones, modulus)
+
+
 def test_accepts_numpy_integers():
     assert check_modulus(np.int64(37)) == 37
+    assert int(add(jnp.uint32(30), jnp.uint32(10), np.int64(37))) == 3
 
 
 @pytest.mark.parametrize("modulus", MODULI)

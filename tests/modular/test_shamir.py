@@ -11,6 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device, zeros
+from mrsa_jax.modular import shamir
 from mrsa_jax.modular.shamir import (
     LIMBS,
     SHAMIR_PRIME,
@@ -37,6 +38,58 @@ def test_rejects_fields_and_choices_that_do_not_fit():
         recover_secrets(shares, row, np.ones((1, 2), np.int32))
     with pytest.raises(mj.ConfigurationError, match="`used` must match `points`"):
         recover_secrets(shares, row, np.ones((1, 3), bool))
+    points = on_device([[1, 2]], jnp.uint32)
+    with pytest.raises(mj.ConfigurationError, match=r"`prime` must be a prime, because.*; got 15"):
+        share_secrets(row, row[:, None], points, prime=15)
+    with pytest.raises(mj.ConfigurationError, match="`prime` must be a prime"):
+        recover_secrets(shares, points, np.ones((1, 2), bool), prime=15)
+    with pytest.raises(mj.ConfigurationError, match=r"`secrets` must lie in \[0, 13\)"):
+        share_secrets(13 * row, row[:, None], points, prime=13)
+    with pytest.raises(mj.ConfigurationError, match=r"`coefficients` must lie in \[0, 13\)"):
+        share_secrets(row, 13 * row[:, None], points, prime=13)
+
+
+def test_exactly_the_primes_are_fields():
+    """By division, and the squares and products that pass tests of one base."""
+    for number in [*range(-2, 1000), 2_047, 1_373_653, 25_326_001, 46_337**2, 2**31 - 3]:
+        divisors = range(2, int(max(number, 0) ** 0.5) + 1)
+        if number > 1 and all(number % divisor for divisor in divisors):
+            assert shamir._check_prime(number) == number
+        else:
+            with pytest.raises(mj.ConfigurationError, match="`prime` must"):
+                shamir._check_prime(number)
+
+
+def are_points_modulo_7(where):
+    """The definition: distinct elements of the field other than 0."""
+    return len(set(where)) == len(where) and all(0 < point < 7 for point in where)
+
+
+@hypothesis.given(
+    st.lists(st.integers(0, 8), min_size=3, max_size=3),
+    st.lists(st.booleans(), min_size=3, max_size=3),
+)
+def test_exactly_distinct_points_of_a_field_are_taken(where, used):
+    """Of all holders where shares are made, of those that are used where secrets come back."""
+    points, one = on_device([where], jnp.uint32), on_device([[3]], jnp.uint32)
+    chosen = [point for point, is_used in zip(where, used, strict=True) if is_used]
+    acts = [
+        (where, lambda: share_secrets(one, one[:, None], points, prime=7)),
+        (chosen, lambda: recover_secrets(points[:, None] % 7, points, np.asarray([used]), prime=7)),
+    ]
+    for given, act in acts:
+        if are_points_modulo_7(given):
+            act()
+        else:
+            with pytest.raises(mj.ConfigurationError, match="`points` must"):
+                act()
+
+
+def test_largest_points():
+    one, many = on_device([[1]], jnp.uint32), np.asarray([[2**16 - 1]], np.uint32)
+    assert share_secrets(one, one[:, None], on_device(many)).tolist() == [[[2**16]]]
+    with pytest.raises(mj.ConfigurationError, match=r"must lie in \[1, 65535\], because the share"):
+        share_secrets(one, one[:, None], on_device(many + 1))
 
 
 def test_the_widely_printed_example():

@@ -109,13 +109,13 @@ def test_the_unmasking_risk_is_a_field():
 
 def test_secrets_come_back_from_shares_alone(monkeypatch):
     """Spoil one share that is used: the secret is not recovered, and the sum is withheld."""
-    real = four_step.share_secrets
+    real = four_step._shares_of
 
     def spoilt(*arguments):
         shares = real(*arguments)
         return shares.at[0, 3, 1].add(1)  # client 0's shares of both secrets, holder 1
 
-    monkeypatch.setattr(four_step, "share_secrets", spoilt)
+    monkeypatch.setattr(four_step, "_shares_of", spoilt)
     result = aggregate(0, INPUTS, COMPLETE, ALL, 3, 16)
     assert result.status == mj.Status.UNRELIABLE
     assert result.transcript.is_informative.tolist() == [False, True, True, True]

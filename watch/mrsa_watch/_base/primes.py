@@ -30,7 +30,7 @@ def draw_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
     drawn: list[int] = []
     while len(drawn) < count:
         value = _LEAST + secrets.randbelow(_MOST - _LEAST) | 1
-        if value not in without and value not in drawn and _is_prime(value):
+        if value not in without and value not in drawn and is_prime(value):
             drawn.append(value)
     return tuple(drawn)
 
@@ -44,7 +44,7 @@ def draw_wide_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]
     drawn: list[int] = []
     while len(drawn) < count:
         value = 2**_WIDE_BITS + secrets.randbelow(2**_WIDE_BITS) | 1
-        if value not in without and value not in drawn and _is_prime(value):
+        if value not in without and value not in drawn and is_prime(value):
             drawn.append(value)
     return tuple(drawn)
 
@@ -55,16 +55,25 @@ def wide_error_bits(minor_bits: float, count: int, cases: int = 1) -> int:
     return max(0, math.floor(count * math.log2(odds) - math.log2(cases)))
 
 
-def _is_prime(odd: int) -> bool:
-    """Decide by the strong test; numbers are larger than its bases."""
-    rest = odd - 1
+def is_prime(number: int) -> bool:
+    """Return whether an integer below 3.1 * 10**23 is a prime, by the strong test.
+
+    Examples:
+        >>> [number for number in range(-3, 20) if is_prime(number)]
+        [2, 3, 5, 7, 11, 13, 17, 19]
+        >>> is_prime(2**31 - 1), is_prime(2**31 - 3)
+        (True, False)
+    """
+    if number < 2 or any(number % base == 0 for base in _BASES):
+        return number in _BASES
+    rest = number - 1
     twos = (rest & -rest).bit_length() - 1
-    for base in _BASES if odd >> 31 else _BASES[:4]:  # four suffice below 3,215,031,751
-        value = pow(base, rest >> twos, odd)
+    for base in _BASES if number >> 31 else _BASES[:4]:  # four suffice below 3,215,031,751
+        value = pow(base, rest >> twos, number)
         if value in (1, rest):
             continue
         for _ in range(twos - 1):
-            value = value * value % odd
+            value = value * value % number
             if value == rest:
                 break
         else:
