@@ -53,6 +53,7 @@ RIGHT = {
         )
     },
     "availability.independent.dropout_rate": "traced",
+    "protocol.share.threshold": "huge",
     "secagg.aggregate.seed": "huge",
     "secagg.aggregate.modulus_bits": "none",
     "hetero.quantization_error_bound.group_size": "huge",
@@ -204,7 +205,14 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "secagg.ring_average": {"quantizer": quantizer, "num_participants": 2, "dim": 650},
         "dp.skellam": {"variance": 4.0},
         "dp.discrete_gaussian": {"variance": 4.0},
+        "modular.ring_of": {"modulus": 37},
         "protocol.run": protocol | {"modulus_bits": 8},
+        "protocol.share": {"secret": bytes(32), "threshold": 2, "points": [1, 2]},
+        "protocol.recover": {
+            "points": [1, 2],
+            "shares": np.zeros((2, 9), np.uint32),
+            "threshold": 2,
+        },
         "hetero.segment_matrix": {"scheme": "sc", "num_groups": 4},
         "hetero.segment_matrix_plus": {"scheme": "sc", "subgroups": [2, 1]},
         "hetero.privacy_level": {"matrix": bound["matrix"]},

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax._core.arrays import host_array
 from mrsa_jax.protocol._primitives import Entropy
 from mrsa_jax.protocol.errors import ForgedShareError
-from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.errors import check_integer, is_integer, require
 
 PRIME = 2**31 - 1
 LIMBS = 9
@@ -55,14 +56,15 @@ def share(
 
 
 def share_all(
-    secrets: Sequence[bytes],
+    secrets: Sequence[Any],
     threshold: Any,
-    points: Sequence[int],
+    points: Any,
     entropy: Entropy | int | np.integer | bytes | None = None,
 ) -> np.ndarray:
     """Share several secrets with the same holders at once: uint32[secrets, points, 9]."""
-    rule = f"must be {_SECRET_BYTES} bytes long"
     for secret in secrets:
+        require(isinstance(secret, bytes), "secret", "must be bytes", secret)
+        rule = f"must be {_SECRET_BYTES} bytes long"
         require(len(secret) == _SECRET_BYTES, "secret", rule, len(secret))
     t = check_integer(threshold, "threshold", 1)
     where = _checked_points(points)
@@ -102,7 +104,7 @@ def recover(points: Sequence[int], shares: np.ndarray, threshold: int | np.integ
     t = check_integer(threshold, "threshold", 1)
     where = _checked_points(points)
     require(len(where) >= t, "points", "must be at least `threshold`", len(where), t)
-    values = np.asarray(shares)
+    values = host_array(shares, "shares")
     shape = (len(where), LIMBS)
     require(values.shape == shape, "shares", f"must have the shape {shape}", values.shape)
     require(values.dtype == np.uint32, "shares", "must be uint32", values.dtype)
@@ -163,12 +165,15 @@ def _power(base: np.ndarray, exponent: int, p: np.uint64) -> np.ndarray:
     return result
 
 
-def _checked_points(points: Sequence[int]) -> tuple[int, ...]:
-    where = tuple(int(point) for point in points)
+def _checked_points(points: Any) -> tuple[int, ...]:
+    given = host_array(points, "points")
+    require(given.ndim == 1, "points", "must be a list of integers", points)
+    require(given.size > 0, "points", "must hold at least one")
+    require(all(map(is_integer, points)), "points", "must hold integers", points)
+    where = tuple(map(int, points))
     fits = all(0 < point < PRIME for point in where)
     require(fits, "points", "must lie in [1, 2**31 - 1), the field's non-zero elements", where)
     require(len(set(where)) == len(where), "points", "must be distinct", where)
-    require(len(where) > 0, "points", "must hold at least one")
     return where
 
 

@@ -21,7 +21,7 @@ from mrsa_jax._core.arrays import host_array, on_device, pytree
 from mrsa_jax.modular import chacha20_columns, check_modulus
 from mrsa_jax.quantize.budgets import check_fits
 from mrsa_jax.secagg._conditions import check_round
-from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.errors import check_integer, is_integer, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,18 +163,20 @@ def _width(blocks: Any) -> int:
     given = tuple(blocks) if isinstance(blocks, tuple | list) else ()
     proper = len(given) > 0 and all(isinstance(block, Block) for block in given)
     require(proper, "plan", "must be a tuple of `Block`s", blocks)
-    return max(int(block.stop) for block in given)
+    return max(check_integer(block.stop, "stop", 1) for block in given)
 
 
 def _checked(block: Block, num_participants: int, dim: int) -> Block:
-    members = tuple(int(member) for member in block.members)
+    require(all(map(is_integer, block.members)), "members", "must hold integers", block.members)
+    members = tuple(map(int, block.members))
     ascending = all(low < high for low, high in itertools.pairwise(members))
     require(len(members) > 0 and ascending, "members", "must be ascending and not empty", members)
     inside = members[0] >= 0 and members[-1] < num_participants
     require(inside, "members", "must lie in [0, num_participants)", members, num_participants)
-    start, stop = int(block.start), int(block.stop)
-    require(0 <= start < stop <= dim, "start", "must satisfy 0 <= start < stop <= dim",
-            start, stop, dim)  # fmt: skip
+    start = check_integer(block.start, "start", 0)
+    stop = check_integer(block.stop, "stop", 1)
+    rule = "must satisfy 0 <= start < stop <= dim"
+    require(start < stop <= dim, "start", rule, start, stop, dim)
     modulus = check_modulus(block.modulus)
     if block.levels is not None:
         check_fits(block.levels, len(members), modulus)

@@ -30,6 +30,12 @@ EXTREMES = [bytes(32), b"\xff" * 32, b"\x01" + bytes(31), bytes(31) + b"\x80"]
         ((SECRET, 1, [PRIME]), "non-zero elements"),  # too many clients for the field
         ((SECRET, 1, [2, 2]), "`points` must be distinct"),
         ((SECRET, 1, []), "`points` must hold at least one"),
+        ((SECRET, 1, [1.5, 2.5]), "`points` must hold integers; got"),  # never 1 and 2
+        ((SECRET, 1, [True, 2]), "`points` must hold integers"),
+        ((SECRET, 1, ["3", 4]), "`points` must hold integers"),
+        ((SECRET, 1, None), "`points` must be a list of integers; got None"),
+        (("a" * 32, 1, [1]), "`secret` must be bytes"),
+        ((None, 1, [1]), "`secret` must be bytes; got None"),
     ],
 )
 def test_share_refuses(arguments, message):

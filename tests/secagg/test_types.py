@@ -52,6 +52,23 @@ def test_rejects_impossible_blocks(blocks, message):
         segment_plan(blocks, 3, 10)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("members", (0.5, 1.5), r"`members` must hold integers; got \(0.5, 1.5\)"),  # not 0 and 1
+        ("members", ("0", "1"), "`members` must hold integers"),
+        ("start", 0.9, "`start` must be an integer; got 0.9"),
+        ("stop", 5.5, "`stop` must be an integer; got 5.5"),
+        ("start", -1, "`start` must be at least 0; got -1"),
+    ],
+)
+def test_rejects_fractions_of_clients_and_coordinates(field, value, message):
+    block = Block((0, 1), 0, 5, 8)
+    object.__setattr__(block, field, value)  # past the suite's own check of types
+    with pytest.raises(mj.ConfigurationError, match=message):
+        segment_plan([block], 3, 10)
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, True, None, "abc"])
 def test_rejects_seeds_of_another_kind(seed):
     with pytest.raises((mj.ConfigurationError, TypeError)):
