@@ -1,8 +1,8 @@
 """The arithmetic of robust rules: blocks compared pair by pair, never sorted, nothing overflows.
 
-Weights are positive for blocks that are present and 0 for the others, the largest in [1, 2). The
-definitions are in `_robust`. A distance, or its square, is a pair (x, e) for x 2**e: between
-values of float32 it may be outside of float32 itself.
+Weights are positive for blocks that are present, whose values are all finite. Absent blocks are 0
+and weigh 0. The largest weight is in [1, 2). The definitions are in `robust`. A distance, or its
+square, is a pair (x, e) for x 2**e: between values of float32 it may be outside of float32 itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,17 @@ _Weights = Float32[Array, " blocks"]
 _Combined = Float32[Array, " dim"]
 # two sums of n weights that are equal on paper differ by less than n half units in the last place
 _HALF_UNIT = 2.0**-24
+
+
+def present_blocks(values: _Values, weights: _Weights) -> tuple[Array, Array]:
+    """Return values and weights, both 0 where a block is absent.
+
+    It is absent if its weight is not positive and finite, or if one of its values is not finite.
+    """
+    is_weighed = (weights > jnp.float32(0)) & jnp.isfinite(weights)
+    is_present = is_weighed & jnp.isfinite(values).all(axis=1)
+    kept = jnp.where(is_present[:, None], values, jnp.float32(0))
+    return kept, jnp.where(is_present, weights, jnp.float32(0))
 
 
 @jax.jit
@@ -35,10 +46,9 @@ def _mean(values: Array, shares: Array) -> Array:
 
 
 def _coordinates(values: Array, weights: Array) -> tuple[Array, Array, float]:
-    """Return values and weights [blocks, dim], absent ones 0, and what rounding may amount to."""
-    present = jnp.isfinite(values) & (weights > jnp.float32(0))[:, None]
-    spread = jnp.where(present, weights[:, None], jnp.float32(0))
-    return jnp.where(present, values, jnp.float32(0)), spread, values.shape[0] * _HALF_UNIT
+    """Return values and weights [blocks, dim], and what rounding may amount to."""
+    spread = jnp.broadcast_to(weights[:, None], values.shape)
+    return values, spread, values.shape[0] * _HALF_UNIT
 
 
 @jax.jit
@@ -98,19 +108,11 @@ def trimmed_mean_of(values: _Values, weights: _Weights, trim: Float32[Array, ""]
     return jnp.where(mass > jnp.float32(0), _mean(values, shares), middle)
 
 
-def _whole_blocks(values: Array, weights: Array) -> tuple[Array, Array]:
-    """Return values and weights with blocks that hold anything not finite absent and 0."""
-    present = jnp.isfinite(values).all(axis=1) & (weights > jnp.float32(0))
-    kept = jnp.where(present[:, None], values, jnp.float32(0))
-    return kept, jnp.where(present, weights, jnp.float32(0))
-
-
 @jax.jit
 def geometric_median_of(
     values: _Values, weights: _Weights, num_iterations: Array, smoothing: Float32[Array, ""]
 ) -> _Combined:
     """Return Weiszfeld's point after so many steps from the coordinate-wise median."""
-    values, weights = _whole_blocks(values, weights)
     total = jnp.sum(weights)
     weights = weights / jnp.where(total > jnp.float32(0), total, jnp.float32(1))
     # what is far below the rounding of the total would only make `force` vanish
@@ -183,7 +185,6 @@ def krum_of(
     values: _Values, weights: _Weights, num_byzantine: Array, num_selected: Array
 ) -> _Combined:
     """Return the weighted mean of the blocks of lowest score."""
-    values, weights = _whole_blocks(values, weights)
     present = weights > jnp.float32(0)
     number = jnp.arange(values.shape[0], dtype=jnp.int32)
     count = jnp.sum(present, dtype=jnp.int32)
@@ -202,7 +203,9 @@ def krum_of(
 
     scores, powers = jax.lax.map(score, number)
     place = _places(scores, powers, present)
-    return weighted_mean_of(values, jnp.where(place < num_selected, weights, jnp.float32(0)))
+    # of the blocks that are present, num_byzantine may be bad
+    selected = jnp.minimum(num_selected, jnp.maximum(count - num_byzantine, jnp.int32(1)))
+    return weighted_mean_of(values, jnp.where(place < selected, weights, jnp.float32(0)))
 
 
 def _leading(numbers: Array, power: Array) -> tuple[Array, Array]:

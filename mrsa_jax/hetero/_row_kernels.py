@@ -22,6 +22,7 @@ from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.streams import Stream, fold_over, joined_words
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._robust_kernels import present_blocks
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
 from mrsa_jax.quantize.wrapping import (
@@ -166,6 +167,7 @@ def combine_row(
     """Return what a rule makes of a row's averages (their weighted mean without a rule)."""
     weights = counts.astype(jnp.float32)
     if rule is None:
+        averages, weights = present_blocks(averages, weights)
         share = weights / jnp.maximum(jnp.sum(weights), jnp.float32(1))
         return jnp.sum(averages * share[:, None], axis=0)
     return jnp.where(jnp.any(counts > 0), jnp.asarray(rule(averages, weights)), jnp.float32(0))

@@ -22,6 +22,7 @@ from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
     geometric_median_of,
     krum_of,
+    present_blocks,
     trimmed_mean_of,
     unit_weights,
     weighted_mean_of,
@@ -35,8 +36,8 @@ _Values = ArrayLike | Sequence[Any]
 class RobustRule(Protocol):
     """How the averages of a segment's blocks become one: a pytree, jit- and vmap-able.
 
-    Blocks of weight 0 (or of a weight that is not positive and finite) are absent, whatever their
-    values; where every block is absent the result is 0.
+    A block is absent as a whole if its weight is not positive and finite, or if one of its values
+    is not finite. If every block is absent, the result is 0. Every rule of this module does so.
     """
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
@@ -128,16 +129,23 @@ class Krum:
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
         checked, own = _inputs(values, weights)
+        count = checked.shape[0]
         fewest = 2 * self.num_byzantine + 3
         rule = f"must hold 2 f + 3 = {fewest} blocks or more for f = {self.num_byzantine}"
-        require(checked.shape[0] >= fewest, "values", rule, checked.shape[0])
+        require(count >= fewest, "values", rule, count)
+        most = count - self.num_byzantine
+        rule = (
+            f"must be at most n - f = {most} for {count} blocks, "
+            "or the average includes a bad block"
+        )
+        require(self.num_selected <= most, "num_selected", rule, self.num_selected)
         return krum_of(checked, own, jnp.int32(self.num_byzantine), jnp.int32(self.num_selected))
 
 
 def weighted_mean() -> WeightedMean:
     """Return the weighted mean as a rule: what HeteroSAg does without attackers.
 
-    It has no defence: one bad block moves it anywhere, and a value that is not finite stays so.
+    It has no defence: one bad block of finite values moves it anywhere.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -159,8 +167,8 @@ def coordinate_median(*, weighted: bool = True) -> CoordinateMedian:
     weights are of float32 and a difference of blocks * 2**-24 of the total counts as none: counts
     of clients are exact.
 
-    A value that is not finite is absent from its coordinate. Time O(blocks^2 d), memory
-    O(blocks d): for up to a hundred blocks faster than sorting (measured: 5 to 10 times).
+    Time O(blocks^2 d), memory O(blocks d): for up to a hundred blocks faster than sorting
+    (measured: 5 to 10 times).
 
     Args:
         weighted: Count blocks by the clients in them; otherwise each once, as in the paper.
@@ -191,9 +199,8 @@ def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
     ordinary trimmed mean. While bad blocks weigh at most trim W, it lies in the range of the
     others' values.
 
-    A value that is not finite is absent from its coordinate. A part of a block that is below
-    blocks * 2**-24 of the total is rounding, and left out; where `trim` leaves no more than that,
-    the result is the median, its limit.
+    A part of a block that is below blocks * 2**-24 of the total is rounding, and left out; where
+    `trim` leaves no more than that, the result is the median, its limit.
 
     Args:
         trim: Share of the weight left out at each end, from 0 (the mean) to below 1/2.
@@ -229,8 +236,8 @@ def geometric_median(
     c_i = w_i / max(||y - v_i||, smoothing), from the coordinate-wise median y0. Bad blocks that
     weigh less than half move it by a bounded distance only, at any distance from them: with a
     share a of the weight, and the others within r of a point c, the result lies within
-    (2 (1 - a) (r + smoothing) + ||y0 - c||) / (1 - 2 a) of c. A block with a value that is not
-    finite is absent, and so is one of less than 2**-60 of the weight.
+    (2 (1 - a) (r + smoothing) + ||y0 - c||) / (1 - 2 a) of c. A block of less than 2**-60 of the
+    weight is absent.
 
     Args:
         num_iterations: At least 1. The error falls by a constant factor a step; where the
@@ -265,18 +272,19 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
 
     Of n present blocks, the score of each is the sum of its squared distances to its n - f - 2
     nearest others; the m blocks of lowest score (the earlier one of equals) are averaged by their
-    weights. Each block counts once in the scores, whose squares may be outside of float32. A block
-    with a value that is not finite is absent.
+    weights. Each block counts once in the scores, whose squares may be outside of float32.
 
     Args:
         num_byzantine: f, at least 0.
-        num_selected: m, at least 1; all that are present where they are fewer. Blanchard et al.
-            take at most n - f - 2.
+        num_selected: m, from 1 to n - f: more would average a bad block. Blanchard et al. take at
+            most n - f - 2.
 
     Returns:
         The rule. Called with fewer than 2 f + 3 rows it raises (its guarantee needs so many;
-        HeteroSAg's rows hold no more than G - 1 blocks in SC, (G + 1) / 2 in MC). Where fewer are
-        *present*, it takes the max(n - f - 2, 1) nearest (at most n - 1), and guarantees nothing.
+        HeteroSAg's rows hold no more than G - 1 blocks in SC, (G + 1) / 2 in MC). Called with
+        fewer than f + m rows it raises too. Where fewer are *present*, it takes the
+        max(n - f - 2, 1) nearest (at most n - 1), averages at most max(n - f, 1) blocks, and
+        guarantees nothing.
 
     Raises:
         ConfigurationError: If an argument is out of range, or later, if there are too few rows.
@@ -296,18 +304,21 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
 
 
 def _inputs(values: _Values, weights: _Values, weighted: bool = True) -> tuple[Array, Array]:
-    """Return values and weights as float32; absent blocks weigh 0, unweighted ones 1 if present."""
+    """Return values and weights as float32; absent blocks are 0 and weigh 0.
+
+    Without `weighted`, each block that is present counts once.
+    """
     rows, own = on_device(values, jnp.float32), on_device(weights, jnp.float32)
     proper = rows.ndim == 2 and rows.shape[0] > 0
     require(proper, "values", "must have the shape [blocks, dim], with a block", rows.shape)
     fits = own.shape == (rows.shape[0],)
     require(fits, "weights", "must have one entry for each block", own.shape, rows.shape)
-    return rows, _counted(own, weighted)
+    return _present(rows, own, weighted)
 
 
-@functools.partial(one_program, static_argnums=1)
-def _counted(weights: Array, weighted: bool) -> Array:
-    """Return what each block counts by."""
-    present = (weights > jnp.float32(0)) & jnp.isfinite(weights)
-    counted = weights if weighted else jnp.ones_like(weights)
-    return unit_weights(jnp.where(present, counted, jnp.float32(0)))
+@functools.partial(one_program, static_argnums=2)
+def _present(values: Array, weights: Array, weighted: bool) -> tuple[Array, Array]:
+    """Return the values of the blocks that are present, and what each counts by."""
+    kept, own = present_blocks(values, weights)
+    counted = own if weighted else (own > jnp.float32(0)).astype(jnp.float32)
+    return kept, unit_weights(counted)
