@@ -53,6 +53,8 @@ RIGHT = {
         )
     },
     "availability.independent.dropout_rate": "traced",
+    "protocol.Pledge.path": "text none",
+    "protocol.Terms.blocks": "none",
     "protocol.share.threshold": "huge",
     "secagg.aggregate.seed": "huge",
     "secagg.aggregate.modulus_bits": "none",
@@ -207,6 +209,15 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "dp.discrete_gaussian": {"variance": 4.0},
         "modular.ring_of": {"modulus": 37},
         "protocol.run": protocol | {"modulus_bits": 8},
+        "protocol.Terms": {
+            "roster": [bytes(32)] * 4,
+            "adjacency": protocol["adjacency"],
+            "thresholds": np.full(4, 3),
+            "blocks": np.arange(4) // 2,
+            "session": b"",
+            "colluders": 0,
+        },
+        "protocol.Pledge": {"path": "file"},
         "protocol.share": {"secret": bytes(32), "threshold": 2, "points": [1, 2]},
         "protocol.recover": {
             "points": [1, 2],

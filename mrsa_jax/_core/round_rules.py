@@ -179,13 +179,18 @@ def check_policy(name: Any, argument: str = "policy") -> str:
 
 def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
     """Return the number of each client's block, from T or from the numbers themselves."""
+    return on_device(block_numbers(blocks, num_clients))
+
+
+def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"]:
+    """Return what `block_labels` does, on the host."""
     if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
         size = check_size(blocks, "blocks")
-        return on_device(np.arange(num_clients, dtype=np.int32) // np.int32(size))
+        return np.arange(num_clients, dtype=np.int32) // np.int32(size)
     array = host_array(blocks, "blocks")
     rule = f"must be a block size, or {num_clients} numbers of blocks"
     is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
     require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
     inside = bool(array.min() >= 0 and array.max() < num_clients)
     require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
-    return on_device(array, jnp.int32)
+    return array.astype(np.int32)

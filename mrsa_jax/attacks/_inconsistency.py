@@ -2,9 +2,10 @@
 
 Pasquini, Francati, Ateniese, "Eluding Secure Aggregation in Federated Learning via Model
 Inconsistency" (2022). The others' model has dead rectifiers, so their updates are zero except for
-the last bias, and the sum is the target's update: secure aggregation hides nothing. The defence,
-from the same paper: pads whose seeds depend on a hash of the model, so that they do not cancel
-between clients who were sent different ones.
+the last bias, and the sum is the target's update: secure aggregation hides nothing. Sums over
+whole blocks hide nothing either. The defence, from the same paper: pads whose seeds depend on a
+hash of the model, so that they do not cancel between clients who were sent different ones. Clients
+who enforce blocks sign that hash as well, and refuse the round.
 
 This is outside the threat model of the three papers, whose server follows the protocol.
 """
@@ -12,7 +13,6 @@ This is outside the threat model of the three papers, whose server follows the p
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,7 +37,8 @@ class Inconsistency(NamedTuple):
     """What a malicious server gets out of one round.
 
     Attributes:
-        update: float64 [d], the target's update as the server reads it from the sum.
+        update: float64 [d], the target's update as the server reads it from the sum; zeros if the
+            round fails.
         is_seen: bool [d], where the others' updates are zero by construction: all but the last
             bias.
         true_update: f32 [d], what the target sent (for scores only).
@@ -66,6 +67,7 @@ class ModelInconsistency:
         quantizer: How updates become ring elements.
         modulus_bits: Of the ring.
         is_bound: Whether the clients bind their pads to the model that they were sent.
+        blocks: The blocks that they enforce, by place in the cohort; None for none.
     """
 
     cites = "inconsistency"
@@ -75,6 +77,7 @@ class ModelInconsistency:
     quantizer: StochasticQuantizer
     modulus_bits: int
     is_bound: bool
+    blocks: int | tuple[int, ...] | None = None
 
     @needs_values
     def run(
@@ -112,7 +115,8 @@ class ModelInconsistency:
             for one in chosen
         }
         codes = [np.asarray(self.quantizer.encode(fold(key, one), updates[one])) for one in chosen]
-        hashes = [hashlib.sha256(np.asarray(sent[one]).tobytes()).digest() for one in chosen]
+        digests = [protocol.model_digest(sent[one]) for one in chosen]
+        is_named = self.is_bound or self.blocks is not None
         count = len(chosen)
         result = protocol.run(
             np.stack(codes),
@@ -120,11 +124,13 @@ class ModelInconsistency:
             np.ones((5, count), bool),
             count // 2 + 1,
             self.modulus_bits,
-            contexts=hashes if self.is_bound else None,
+            contexts=digests if is_named else None,
+            blocks=self.blocks,
         )
         total = self.quantizer.decode(on_device(result.total), count)
+        is_learned = result.status == Status.OK
         return Inconsistency(
-            np.asarray(total, np.float64),
+            np.asarray(total, np.float64) * is_learned,
             np.asarray(is_seen),
             np.asarray(updates[target]),
             Status(int(result.status)),
@@ -138,6 +144,7 @@ def model_inconsistency(
     *,
     modulus_bits: int = 32,
     is_bound: bool = False,
+    blocks: int | Sequence[int] | None = None,
 ) -> ModelInconsistency:
     """Return the scenario of a malicious server that sends different models.
 
@@ -147,6 +154,8 @@ def model_inconsistency(
         quantizer: How updates become ring elements.
         modulus_bits: Of the ring, 1 to 32.
         is_bound: Whether pads depend on a hash of the model, the defence.
+        blocks: The blocks that clients enforce (`blocks` of `protocol.run`), by place in the
+            cohort, or their size. Then each client signs the digest of the model that it was sent.
 
     Raises:
         ConfigurationError: If `modulus_bits` is out of range.
@@ -161,7 +170,8 @@ def model_inconsistency(
         False
     """
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
-    return ModelInconsistency(model, trainer, quantizer, bits, bool(is_bound))
+    kept = tuple(blocks) if isinstance(blocks, Sequence) else blocks
+    return ModelInconsistency(model, trainer, quantizer, bits, bool(is_bound), kept)
 
 
 @needs_values

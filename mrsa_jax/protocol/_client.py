@@ -14,6 +14,7 @@ import numpy as np
 
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
+from mrsa_jax.protocol._pledge import Pledge
 from mrsa_jax.protocol._primitives import (
     KEY_BYTES,
     Entropy,
@@ -25,7 +26,7 @@ from mrsa_jax.protocol._primitives import (
     seal,
 )
 from mrsa_jax.protocol._shamir import share_all
-from mrsa_jax.protocol._terms import Pledge, Terms
+from mrsa_jax.protocol._terms import Terms, check_context
 from mrsa_jax.protocol._wire import SHARE_BYTES, header
 from mrsa_jax.protocol.errors import (
     AuthenticationError,
@@ -51,7 +52,9 @@ from mrsa_jax.protocol.messages import (
     UnmaskShares,
 )
 from mrsa_jax.secagg import SegmentPlan
-from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.errors import check_integer, is_integer, require
+
+_LAST_CLIENT = 2**31 - 3
 
 
 class Client:
@@ -102,8 +105,10 @@ class Client:
             plan: Blocks of the round; pads are shared with those neighbours who are in the block.
             round_index: Round, part of every key and nonce.
             entropy: None for the operating system's randomness, or a seed (tests only).
-            context: Goes into the seeds of the pair pads: pads cancel only between clients with
-                the same one.
+            context: What decides its update besides its data: the digest of the model that it was
+                sent (`model_digest`). It goes into the seeds of the pair pads, which cancel only
+                between clients with the same one, and into all that it signs. With blocks it
+                must not be empty.
             signing_key: Its own, with which it signs its keys and takes part in the consistency
                 check; None for a round without.
             terms: What all clients agreed on, among it the others' signing keys and the blocks
@@ -113,8 +118,12 @@ class Client:
         Raises:
             ConfigurationError: If an argument breaks a rule.
         """
-        self.client = check_integer(client, "client", 0, 2**31 - 3)
-        self.neighbours = tuple(sorted(int(other) for other in neighbours))
+        self.client = check_integer(client, "client", 0, _LAST_CLIENT)
+        rule = "must be a list of integers"
+        require(isinstance(neighbours, Iterable), "neighbours", rule, neighbours)
+        others = list(neighbours)
+        require(all(map(is_integer, others)), "neighbours", rule, others)
+        self.neighbours = tuple(sorted(map(int, others)))
         rule = "must be other clients, each once"
         proper = len(set(self.neighbours)) == len(self.neighbours) and client not in self.neighbours
         require(proper, "neighbours", rule, self.neighbours)
@@ -125,8 +134,15 @@ class Client:
         rule = (
             "must be used together with `signing_key`, and agree with `neighbours` and `threshold`"
         )
+        is_terms = terms is None or isinstance(terms, Terms)
+        require(is_terms, "terms", "must be a `protocol.Terms`", terms)
         require((terms is None) == (signing_key is None), "terms", rule)
+        is_kept = pledge is None or (isinstance(pledge, Pledge) and terms is not None)
+        require(is_kept, "pledge", "must be a `Pledge` and used together with `terms`", pledge)
+        check_context(context, terms)
         if terms is not None:
+            is_listed = self.client < len(terms.roster)
+            require(is_listed, "client", "must be on the roster of `terms`", self.client)
             near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())
             own = near == self.neighbours and terms.thresholds[client] == threshold
             require(own, "terms", rule)
@@ -269,7 +285,8 @@ class Client:
             return AdvertiseKeys(self.round_index, self.client, *keys).to_bytes()
         if self._pledge is not None:
             self._pledge.keep(self._terms, self.round_index)
-        statement = self._terms.keys_statement(self.round_index, self.client, b"".join(keys))
+        own = self.round_index, self.client, b"".join(keys), self._context
+        statement = self._terms.keys_statement(*own)
         signature = self._signing_key.sign(statement)
         return SignedKeys(self.round_index, self.client, *keys, signature).to_bytes()
 
@@ -280,7 +297,9 @@ class Client:
         both = 2 * KEY_BYTES
         for other, entry in key_list.keys:
             if self._terms is not None:
-                statement = self._terms.keys_statement(self.round_index, other, entry[:both])
+                # under its own context: a neighbour with another model signed something else
+                signed = self.round_index, other, entry[:both], self._context
+                statement = self._terms.keys_statement(*signed)
                 self._terms.check(other, entry[both:], statement)
         others = {other: (own[:KEY_BYTES], own[KEY_BYTES:both]) for other, own in key_list.keys}
         keys = [self._channel.public_key, self._pads.public_key, *itertools.chain(*others.values())]
@@ -357,7 +376,8 @@ class Client:
         self._check_request(request)
         self._terms.check_list(request.survivors)
         self._survivors = request.survivors
-        statement = self._terms.survivors_statement(self.round_index, request.survivors)
+        signed = self.round_index, request.survivors, self._context
+        statement = self._terms.survivors_statement(*signed)
         signature = self._signing_key.sign(statement)
         return SignedSurvivors(self.round_index, self.client, signature).to_bytes()
 
@@ -366,7 +386,8 @@ class Client:
         self._check_round(signed.round_index)
         near = set(self._survivors).intersection(self.neighbours)
         self._check_known([signer for signer, _ in signed.signatures], near, "signatures")
-        statement = terms.survivors_statement(self.round_index, self._survivors)
+        own = self.round_index, self._survivors, self._context
+        statement = terms.survivors_statement(*own)
         for signer, signature in signed.signatures:
             terms.check(signer, signature, statement)
         self._check_floor(1 + len(signed.signatures))

@@ -15,12 +15,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.round_rules import block_labels
+from mrsa_jax._core.round_rules import block_numbers
 from mrsa_jax._core.status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
 from mrsa_jax.protocol._server import Server
-from mrsa_jax.protocol._terms import Terms, digest_of
+from mrsa_jax.protocol._terms import Terms, checked_contexts, digest_of
 from mrsa_jax.protocol.errors import ProtocolError
 from mrsa_jax.secagg import (
     AggregateResult,
@@ -201,9 +201,12 @@ def run(
         plan: Blocks of the round, each client in at least one: keys and shares once along the
             whole graph, pads between neighbours in the same block. None for one block of
             all clients.
-        contexts: n byte strings that go into the seeds of the pair pads, such as hashes of the
-            model that each client was sent: pads cancel only between clients with equal ones, so
-            a server that sends different models gets a sum without meaning. None for none.
+        contexts: n byte strings, what decides each client's update besides its data: the digest of
+            the model that it was sent (`model_digest`). They go into the seeds of the pair pads,
+            which cancel only between clients with equal ones, so a server that sends different
+            models gets a sum without meaning. With the consistency check clients sign them too,
+            and refuse the keys of neighbours with another one. None for none; `blocks` needs
+            them.
         consistency: Add the signed consistency check of Bonawitz et al. between the padded inputs
             and unmasking: the server names all of V3 to each client, each signs it, and none
             unmasks before t_i of it and its neighbours have signed the list that it signed. Each
@@ -213,7 +216,8 @@ def run(
         blocks: int[n], the number of each client's block, or T for blocks i // T, which clients
             keep against any server, with the consistency check: see `protocol.Terms`. An
             honest server excludes the blocks that lost a member before V3. Mates must have the
-            same neighbours and the same threshold, above half of their neighbourhood.
+            same neighbours and the same threshold, above half of their neighbourhood. Blocks
+            protect a client only if all its mates had the same model, so `contexts` must be set.
 
     Returns:
         The round's outcome. `total` is the sum over V3, zeros unless `status` is OK; with a plan
@@ -239,7 +243,7 @@ def run(
         the check advertised keys are not signed: a server that makes up keys reads all shares.
 
     Raises:
-        ConfigurationError: If an argument breaks a rule.
+        ConfigurationError: If an argument breaks a rule, or `blocks` are set without `contexts`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -267,12 +271,9 @@ def run(
     )
     graph, script, limits, values, sums, index = setting
     carrier = disturbed() if network is None else network
-    bound = [b""] * len(graph) if contexts is None else list(contexts)
-    is_bytes = len(bound) == len(graph) and all(isinstance(one, bytes) for one in bound)
-    rule = "must be bytes, one for each client"
-    require(is_bytes, "contexts", rule, len(bound), f"{len(graph)} clients")
+    labels = None if blocks is None else block_numbers(blocks, len(graph))
+    bound = checked_contexts(contexts, len(graph), keeps_blocks=labels is not None)
     digest = digest_of(*bound) + bytes([consistency])
-    labels = None if blocks is None else np.asarray(block_labels(blocks, len(graph)))
     if labels is not None:
         digest += labels.tobytes()
     seed = setting_entropy(entropy, setting.digest + digest)

@@ -14,7 +14,7 @@ from mrsa_jax._core.status import Status
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import KeyPair, pad_seed, refuse_small_order
 from mrsa_jax.protocol._shamir import recover
-from mrsa_jax.protocol._terms import Terms
+from mrsa_jax.protocol._terms import Terms, checked_contexts
 from mrsa_jax.protocol._wire import kind_of, limbs_of
 from mrsa_jax.protocol.errors import ForgedShareError, UnexpectedMessageError
 from mrsa_jax.protocol.messages import (
@@ -85,14 +85,15 @@ class Server:
             cohort: bool[n], V0: who may take part.
             plan: Blocks of the round, each client in at least one.
             round_index: Round.
-            contexts: What each client puts into the seeds of its pair pads, which the server
-                knows where it is a hash of the model that it sent; nothing if None.
+            contexts: What each client puts into the seeds of its pair pads and signs, which the
+                server knows where it is a hash of the model that it sent; nothing if None.
             terms: What the clients agreed on, for a round with the consistency check: keys are
                 signed, signatures of the list of survivors are collected before unmasking, and
                 each client is sent its neighbours'. None for a round without.
 
         Raises:
-            ConfigurationError: If the plan is none of n clients, or not all of them are in it.
+            ConfigurationError: If the plan is none of n clients, or not all of them are in it. If
+                `contexts` are missing where the terms have blocks.
         """
         n = len(adjacency)
         self._plan = segment_plan(plan, n)
@@ -104,7 +105,8 @@ class Server:
         self._neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in adjacency]
         self._thresholds = [int(t) for t in thresholds]
         self.round_index = round_index
-        self._contexts = [b""] * n if contexts is None else list(contexts)
+        keeps_blocks = terms is not None and terms.blocks is not None
+        self._contexts = checked_contexts(contexts, n, keeps_blocks=keeps_blocks)
         takes = [
             (AdvertiseKeys.KIND, self._take_keys),
             (ShareKeys.KIND, self._take_shares),
@@ -377,7 +379,8 @@ class Server:
             refuse_small_order(key)
         self._seen_keys.update(keys)
         if self._terms is not None and isinstance(message, SignedKeys):
-            statement = self._terms.keys_statement(self.round_index, client, b"".join(keys))
+            signed = self.round_index, client, b"".join(keys), self._contexts[client]
+            statement = self._terms.keys_statement(*signed)
             self._terms.check(client, message.signature, statement)
             keys += (message.signature,)
         self._keys[client] = keys
@@ -405,7 +408,8 @@ class Server:
         self._check_sender(client, message)
         assert self._terms is not None  # else nothing takes signatures
         summed = np.flatnonzero(self.summed).tolist()
-        statement = self._terms.survivors_statement(self.round_index, summed)
+        signed = self.round_index, summed, self._contexts[client]
+        statement = self._terms.survivors_statement(*signed)
         self._terms.check(client, message.signature, statement)
         self._signatures[client] = message.signature
 

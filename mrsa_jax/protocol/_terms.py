@@ -1,7 +1,8 @@
-"""What the clients of a round agree on beforehand: keys, graph, thresholds, and blocks they keep.
+"""What the clients of a round agree on in advance: keys, graph, thresholds, and enforced blocks.
 
-Every signature of a round names these terms, so that it serves in no other session, round, graph
-or partition. N[i] is client i's closed neighbourhood, t_i its threshold, T the size of its block.
+Every signature of a round names these terms and what decides the update of its signer, such as the
+model. So it serves in no other session, round, graph or partition, and not under another model.
+N[i] is client i's closed neighbourhood, t_i its threshold, T the size of its block.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import pathlib
-import struct
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
-from mrsa_jax._core.round_rules import whole_blocks
-from mrsa_jax.protocol._primitives import DOMAIN, check_signature
-from mrsa_jax.protocol.errors import PartedBlockError, UnexpectedMessageError
+from mrsa_jax._core.arrays import check_thresholds, host_array
+from mrsa_jax._core.round_rules import block_numbers, whole_blocks
+from mrsa_jax.graphs import check_adjacency
+from mrsa_jax.protocol._primitives import DOMAIN, KEY_BYTES, check_signature
+from mrsa_jax.protocol.errors import PartedBlockError
 from mrsa_jax.secagg import SegmentPlan
 from mrsa_jax.secagg._aggregator_state import check_blocks, check_plan
-from mrsa_watch._base.errors import require
-from mrsa_watch._register import write_private
+from mrsa_watch._base.errors import check_integer, require
+
+LAST_ROUND = 2**32 - 1
+"""The largest number of a round, one word on the wire."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,20 +36,24 @@ class Terms:
     With `blocks`, an honest client sends its input only if the keys and shares of all its mates
     came, and hands out shares only for a list that is a union of whole blocks. Then, however the
     server lies, honest mates are in exactly the same sums, if for each block fewer than
-    2 t_i - |N[i]| of the clients in N[i] collude with it.
+    2 t_i - |N[i]| of the clients in N[i] collude with it. The clients also sign what decides their
+    updates, the `context` of `protocol.Client`, so that all mates in a sum had one model.
+
+    The arrays are copied when the terms are built, and nobody can write to the copies.
 
     Attributes:
         roster: Each client's public signing key (a PKI); 32 bytes each.
         adjacency: bool[n, n], the graph of the round; clients without neighbours are not in it.
-        thresholds: int[n], t_i.
-        blocks: int[n], the number of each client's block; None to keep no blocks.
+        thresholds: int[n], t_i, or one for all.
+        blocks: int[n], the number of each client's block, in [0, n), or T for blocks i // T; None
+            to keep no blocks.
         session: Name of the training; rounds are counted in it.
-        colluders: Clients of a neighbourhood that may collude with the server.
+        colluders: Clients of a neighbourhood that may collude with the server, 0 to n.
 
     Raises:
-        ConfigurationError: If the roster has another length; with blocks, if mates have different
-            neighbours or thresholds (`graphs.over_blocks` has neither), or a threshold is below
-            floor((|N[i]| + colluders) / 2) + 1.
+        ConfigurationError: If a field is of another type, shape or range; with blocks, if mates
+            have different neighbours or thresholds (`graphs.over_blocks` has neither), or a
+            threshold is below floor((|N[i]| + colluders) / 2) + 1.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -67,11 +76,30 @@ class Terms:
     colluders: int = 0
 
     def __post_init__(self) -> None:
-        n = len(self.adjacency)
-        require(len(self.roster) == n, "roster", "must hold the signing key of each client",
-                len(self.roster), n)  # fmt: skip
-        if self.blocks is not None:
-            check_blocks(self.blocks, self.adjacency, self.thresholds, self.colluders)
+        graph = np.asarray(check_adjacency(self.adjacency))
+        n = len(graph)
+        roster = _checked_roster(self.roster, n)
+        given = host_array(self.thresholds, "thresholds")
+        limits = np.broadcast_to(check_thresholds(given, "thresholds", n), (n,))
+        labels = None if self.blocks is None else block_numbers(self.blocks, n)
+        require(isinstance(self.session, bytes), "session", "must be bytes", self.session)
+        colluders = check_integer(self.colluders, "colluders", 0, n)
+        if labels is not None:
+            check_blocks(labels, graph, limits, colluders)
+        checked: dict[str, Any] = {
+            "roster": roster,
+            "adjacency": _frozen(graph),
+            "thresholds": _frozen(limits),
+            "blocks": None if labels is None else _frozen(labels),
+            "session": bytes(self.session),
+            "colluders": colluders,
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Build copies as the terms themselves were built: checked, and frozen."""
+        return type(self), tuple(getattr(self, own.name) for own in dataclasses.fields(self))
 
     @functools.cached_property
     def lasting(self) -> bytes:
@@ -88,9 +116,10 @@ class Terms:
 
     def mates(self, client: int) -> set[int]:
         """Return the clients of a client's block, itself among them; without blocks, itself."""
+        own = check_integer(client, "client", 0, len(self.roster) - 1)
         if self.blocks is None:
-            return {client}
-        return set(np.flatnonzero(self.blocks == self.blocks[client]).tolist())
+            return {own}
+        return set(np.flatnonzero(self.blocks == self.blocks[own]).tolist())
 
     def check_plan(self, plan: SegmentPlan) -> None:
         """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
@@ -99,77 +128,179 @@ class Terms:
 
     def check_list(self, survivors: Iterable[int]) -> None:
         """Raise `PartedBlockError` unless a list is a union of whole blocks, everybody's."""
+        members = self._clients(survivors, "survivors")
         if self.blocks is not None:
             listed = np.zeros(len(self.blocks), bool)
-            listed[list(survivors)] = True
+            listed[members] = True
             parted = np.flatnonzero(listed & ~whole_blocks(listed, self.blocks)).tolist()
             if parted:
                 raise PartedBlockError(f"a list parts the blocks of clients {parted[:3]}")
 
-    def keys_statement(self, round_index: int, client: int, keys: bytes) -> bytes:
-        """Return what a client signs at step 0: these terms, round, itself and its keys."""
-        return self._statement(b"keys", round_index, client) + keys
+    def keys_statement(
+        self, round_index: int, client: int, keys: bytes, context: bytes = b""
+    ) -> bytes:
+        """Return what a client signs at step 0: these terms, round, context, itself and its keys.
 
-    def survivors_statement(self, round_index: int, survivors: Iterable[int]) -> bytes:
-        """Return what clients sign before unmasking: these terms, round, and who is in its sum."""
-        return self._statement(b"survivors", round_index, *survivors)
+        Args:
+            round_index: Round.
+            client: Who signs.
+            keys: Its two public keys.
+            context: What decides its update, such as `protocol.model_digest`; nothing if empty.
+        """
+        is_pair = isinstance(keys, bytes) and len(keys) == 2 * KEY_BYTES
+        require(is_pair, "keys", f"must be two public keys of {KEY_BYTES} bytes", keys)
+        signer = self._clients([client], "client")
+        return self._statement(b"keys", round_index, context, signer) + keys
+
+    def survivors_statement(
+        self, round_index: int, survivors: Iterable[int], context: bytes = b""
+    ) -> bytes:
+        """Return what clients sign before unmasking: these terms, round, context and V3.
+
+        Args:
+            round_index: Round.
+            survivors: The clients in its sum.
+            context: As in `keys_statement`.
+        """
+        members = self._clients(survivors, "survivors")
+        return self._statement(b"survivors", round_index, context, members)
 
     def check(self, signer: int, signature: bytes, statement: bytes) -> None:
         """Raise `AuthenticationError` unless a client of the roster signed a statement."""
-        check_signature(self.roster[signer], signature, statement)
+        own = check_integer(signer, "signer", 0, len(self.roster) - 1)
+        require(isinstance(signature, bytes), "signature", "must be bytes", signature)
+        require(isinstance(statement, bytes), "statement", "must be bytes", statement)
+        check_signature(self.roster[own], signature, statement)
 
-    def _statement(self, purpose: bytes, *words: int) -> bytes:
-        return DOMAIN + purpose + self.digest + struct.pack(f"<{len(words)}I", *words)
+    def _clients(self, clients: Iterable[int], argument: str) -> np.ndarray:
+        """Return clients of the roster, or raise."""
+        rule = f"must be clients of the roster, integers in [0, {len(self.roster)})"
+        require(isinstance(clients, Iterable), argument, rule, clients)
+        listed = host_array(list(clients), argument)
+        if listed.size == 0:
+            return np.zeros(0, np.int64)
+        is_list = listed.ndim == 1 and listed.dtype.kind in "iu"
+        require(is_list, argument, rule, listed.tolist())
+        is_known = listed.min() >= 0 and listed.max() < len(self.roster)
+        require(bool(is_known), argument, rule, listed.tolist())
+        return listed
+
+    def _statement(
+        self, purpose: bytes, round_index: int, context: bytes, clients: np.ndarray
+    ) -> bytes:
+        number = check_integer(round_index, "round_index", 0, LAST_ROUND)
+        require(isinstance(context, bytes), "context", "must be bytes", context)
+        words = np.asarray([number, *clients.tolist()], "<u4").tobytes()
+        return DOMAIN + purpose + digest_of(self.digest, context) + words
+
+
+def _checked_roster(roster: Any, count: int) -> tuple[bytes, ...]:
+    is_list = isinstance(roster, Sequence) and not isinstance(roster, str | bytes)
+    require(is_list, "roster", "must be a list of signing keys", roster)
+    rule = "must hold the signing key of each client"
+    require(len(roster) == count, "roster", rule, len(roster), count)
+    for key in roster:
+        is_key = isinstance(key, bytes) and len(key) == KEY_BYTES
+        require(is_key, "roster", f"must hold public keys of {KEY_BYTES} bytes", key)
+    return tuple(map(bytes, roster))
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """Return a copy whose memory is of type bytes, which no flag makes writable again."""
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
 def digest_of(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
-class Pledge:
-    """What a client keeps from round to round, in a file that survives a restart.
+# ---- What decides a client's update besides its data: the context that clients sign and pads hold.
 
-    Its lasting terms (session, roster, blocks) may not change, and a round is taken part in once:
-    mates whose block is drawn again, or who answer one round twice, can be parted.
+_ONE_MODEL = (
+    "(`protocol.model_digest`), because a server that sends mates different models reads single "
+    "updates from sums over whole blocks"
+)
+
+
+def check_context(context: Any, terms: Terms | None) -> None:
+    """Check what a client signs and puts into its pads; with blocks it must not be empty."""
+    require(isinstance(context, bytes), "context", "must be bytes", context)
+    if terms is not None and terms.blocks is not None:
+        rule = f"must be the digest of the model that the client was sent {_ONE_MODEL}"
+        require(len(context) > 0, "context", rule, context)
+
+
+def checked_contexts(contexts: Any, count: int, *, keeps_blocks: bool) -> list[bytes]:
+    """Return the context of each client: empty for all if there are none, and no blocks."""
+    digests = f"the digest of the model that each client was sent {_ONE_MODEL}"
+    if contexts is None:
+        require(not keeps_blocks, "contexts", f"must be set with `blocks`: {digests}")
+        return [b""] * count
+    is_list = isinstance(contexts, Iterable) and not isinstance(contexts, str | bytes)
+    given = list(contexts) if is_list else [contexts]
+    is_right = is_list and len(given) == count and all(isinstance(one, bytes) for one in given)
+    rule = "must be bytes, one for each client"
+    require(is_right, "contexts", rule, contexts, f"{count} clients")
+    rule = f"must not be empty with `blocks`: {digests}"
+    require(all(given) or not keeps_blocks, "contexts", rule, contexts)
+    return [bytes(one) for one in given]
+
+
+def model_digest(model: Any, /, **settings: Any) -> bytes:
+    """Return 32 bytes that stand for a model and for all else that decides a client's update.
+
+    Each client computes it from what the server sent to it, and passes it as its `context`. The
+    round's number need not be among the settings, because clients sign it anyway.
+
+    Args:
+        model: Arrays, or a pytree of them such as the parameters of flax.
+        **settings: What else the server chooses, by name: learning rate, epochs, batch size.
+            Numbers, texts, bytes, bools, None, and lists of them.
+
+    Returns:
+        SHA-256 of structure, types, shapes and values: equal for equal ones, on any machine.
+
+    Raises:
+        ConfigurationError: If the model has no array, or holds anything else; if a setting is of
+            another type.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> terms = mj.protocol.Terms([bytes(32)] * 2, ~np.eye(2, dtype=bool), np.full(2, 2))
-        >>> pledge = mj.protocol.Pledge()
-        >>> pledge.keep(terms, 3)
-        >>> pledge.keep(terms, 3)
-        Traceback (most recent call last):
-        ...
-        mrsa_jax.protocol.errors.UnexpectedMessageError: round 3 is not above round 3, the last one
+        >>> sent = {"kernel": np.ones((2, 3), np.float32), "bias": np.zeros(3, np.float32)}
+        >>> digest = mj.protocol.model_digest(sent, learning_rate=0.1)
+        >>> digest == mj.protocol.model_digest(sent, learning_rate=0.1)
+        True
+        >>> silenced = sent | {"kernel": np.zeros((2, 3), np.float32)}
+        >>> digest == mj.protocol.model_digest(silenced, learning_rate=0.1)
+        False
+        >>> digest == mj.protocol.model_digest(sent, learning_rate=0.0)
+        False
     """
+    leaves, structure = jax.tree.flatten(model)
+    arrays = [host_array(leaf, "model") for leaf in leaves]
+    is_model = len(arrays) > 0 and all(_is_numeric(array.dtype) for array in arrays)
+    require(is_model, "model", "must hold arrays of numbers, at least one", type(model).__name__)
+    parts = [str(structure).encode()]
+    for array in arrays:
+        kind = array.dtype
+        parts.append(f"{kind.name} {array.shape}".encode())
+        parts.append(array.astype(kind.newbyteorder("<")).tobytes())
+    for name in sorted(settings):
+        parts.append(f"{name} = {_plain(settings[name], name)!r}".encode())
+    return digest_of(*parts)
 
-    def __init__(self, path: pathlib.Path | None = None) -> None:
-        """Open a pledge.
 
-        Args:
-            path: The file, made with the first round; None to remember while the process lasts.
-        """
-        self._path = path
-        self._kept = path.read_bytes() if path is not None and path.exists() else b""
-        rule = "must be a pledge's file of 36 bytes"
-        require(len(self._kept) in (0, 36), "path", rule, len(self._kept))
+def _is_numeric(kind: np.dtype) -> bool:
+    """Return whether values of a type are their bytes; bfloat16 and others are of kind V."""
+    return kind.kind in "biufc" or (kind.kind == "V" and kind.fields is None)
 
-    def keep(self, terms: Terms, round_index: int) -> None:
-        """Take part in a round: write it down before anything leaves the client.
 
-        Raises:
-            UnexpectedMessageError: If session, roster or blocks are others, or the round is not
-                above all before.
-        """
-        if self._kept:
-            if self._kept[:32] != terms.lasting:
-                raise UnexpectedMessageError("session, roster or blocks are not those agreed on")
-            (last,) = struct.unpack("<I", self._kept[32:])
-            if round_index <= last:
-                text = f"round {round_index} is not above round {last}, the last one"
-                raise UnexpectedMessageError(text)
-        kept = terms.lasting + struct.pack("<I", round_index)
-        if self._path is not None:
-            write_private(self._path, kept)
-        self._kept = kept
+def _plain(value: Any, argument: str) -> Any:
+    """Return a setting whose text in Python tells it from all others."""
+    if isinstance(value, list | tuple):
+        return [_plain(one, argument) for one in value]
+    plain = value.item() if isinstance(value, np.generic) else value
+    rule = "must be a number, a text, bytes, a bool, None, or a list of them"
+    require(type(plain) in (bool, int, float, str, bytes, type(None)), argument, rule, value)
+    return plain

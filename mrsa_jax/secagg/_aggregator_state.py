@@ -90,6 +90,8 @@ def check_blocks(
     closed = adjacency | np.eye(len(adjacency), dtype=bool)
     mates = blocks[:, None] == blocks
     asked = (mates & adjacency.any(axis=1)).any(axis=1)
+    if not asked.any():
+        return
     own = np.column_stack([closed, thresholds])[asked]
     first = np.argmax(mates[np.ix_(asked, asked)], axis=1)
     rule = "must give the clients of a block the same neighbours and the same threshold"

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax import graphs
 from mrsa_jax._core.arrays import needs_values, on_device
-from mrsa_jax._core.round_rules import block_labels
+from mrsa_jax._core.round_rules import block_numbers
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK, Status
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.modular.shamir import (
@@ -147,7 +147,7 @@ def aggregate(
     graph, alive, limits, _, segments, index = setting
     n, number = len(graph), np.uint32(index)
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
-    labels = None if blocks is None else np.asarray(block_labels(blocks, n))
+    labels = None if blocks is None else block_numbers(blocks, n)
     if labels is not None:
         check_blocks(labels, graph, limits)
         check_plan(labels, segments)

@@ -111,6 +111,35 @@ def test_pads_bound_to_the_model_hide_it() -> None:
     assert words.std() == pytest.approx(spread, rel=0.1)
 
 
+def test_whole_blocks_hide_nothing_unless_clients_sign_their_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six clients in blocks of three, each the target once, sums over all of them.
+
+    First by clients who name the same model whatever they were sent: all are read. Then by those
+    who name it, and at last by those whose pads alone depend on it.
+    """
+    clients, parameters = _clients()
+    attack = model_inconsistency(MODEL, _trainer(), _quantizer(), blocks=3)
+
+    def errors() -> tuple[list[float], set[mj.Status]]:
+        rounds = [attack.run(5, parameters, clients, range(6), target) for target in range(6)]
+        return [got.error for got in rounds], {got.status for got in rounds}
+
+    with monkeypatch.context() as alike:
+        alike.setattr(mj.protocol, "model_digest", lambda _: b"one model")
+        read, statuses = errors()
+    assert statuses == {mj.Status.OK}
+    assert max(read) < 2e-6
+    refused, statuses = errors()
+    assert statuses == {mj.Status.TOO_FEW_SURVIVORS}
+    assert refused == [1.0] * 6  # nothing is known of them
+    monkeypatch.setattr(mj.protocol.Terms, "check", lambda *_: None)
+    noisy, statuses = errors()
+    assert statuses == {mj.Status.OK}
+    assert min(noisy) > 1e6
+
+
 def test_bound_pads_cancel_where_all_have_one_model() -> None:
     inputs = np.arange(12, dtype=np.uint32).reshape(4, 3)
     complete, alive = ~np.eye(4, dtype=bool), np.ones((5, 4), bool)

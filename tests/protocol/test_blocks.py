@@ -42,6 +42,7 @@ PAIRS = np.arange(N) // T
 COMPLETE = ~np.eye(N, dtype=bool)
 EVERYBODY = np.ones((5, N), bool)
 INPUTS = np.random.default_rng(0).integers(0, 256, (N, 3))
+MODEL = mj.protocol.model_digest(np.ones(3, np.float32), learning_rate=0.1)
 
 
 def signing_keys(n, salt=0):
@@ -61,13 +62,13 @@ class Room:
         self.graph = ~np.eye(n, dtype=bool) if graph is None else graph
         self.limits, self.blocks = np.broadcast_to(limit, n).tolist(), blocks
         self.keys = signing_keys(n) if keys is None else keys
-        number = changes.pop("round_index", 0)
+        number, self.model = changes.pop("round_index", 0), changes.pop("model", MODEL)
         roster = [key.public_key for key in signing_keys(n)]
         self.terms = Terms(roster, self.graph, np.asarray(self.limits), blocks, **changes)
         plan = complete_plan(n, 1, 256)
         self.clients = [
             Client(i, self.near(i), self.limits[i], np.zeros(1, np.uint32), plan, number,
-                    seed * 1000 + i, b"", self.keys[i], self.terms,
+                    seed * 1000 + i, self.model, self.keys[i], self.terms,
                     None if pledges is None else pledges[i])
             for i in range(n)
         ]  # fmt: skip
@@ -159,7 +160,10 @@ def test_5_a_forged_signature_or_one_of_another_list():
             room.unmask(0, signed | {2: signature})
 
 
-@pytest.mark.parametrize("change", [{"round_index": 1}, {"session": b"another"}])
+CHANGES = [{"round_index": 1}, {"session": b"another"}, {"model": b"another"}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_6_and_7_signatures_of_another_round_or_session(change):
     old = Room(**change).until_upload().signatures()
     room = Room().until_upload()
@@ -190,7 +194,7 @@ def test_9_signatures_of_strangers():
 
 def outcome(survivors, tamper=None, **options):
     network = disturbed(tamper=tamper)
-    given = {"entropy": 0, "network": network, "blocks": PAIRS} | options
+    given = {"entropy": 0, "network": network, "blocks": PAIRS, "contexts": [MODEL] * N} | options
     result = run(INPUTS, COMPLETE, survivors, LIMIT, 8, **given)
     return result, [(one.step, one.client, type(one.error)) for one in network.refusals]
 
@@ -228,7 +232,7 @@ def test_13_keys_that_their_owner_did_not_sign():
     room.sent[1] = dataclasses.replace(own, pad_key=own.channel_key[::-1]).to_bytes()
     with pytest.raises(AuthenticationError):
         room.share(0)
-    for change in ({"round_index": 1}, {"session": b"another"}):
+    for change in CHANGES:
         room, other = Room(), Room(**change)
         room.sent[1] = dataclasses.replace(
             SignedKeys.from_bytes(other.sent[1]), round_index=0
@@ -257,7 +261,7 @@ def test_14_and_15_a_pledge_survives_a_restart(tmp_path):
 
     def client(number, agreed=terms):
         others = [1, 2, 3, 4, 5]
-        return Client(0, others, LIMIT, np.zeros(1, np.uint32), plan, number, None, b"", key,
+        return Client(0, others, LIMIT, np.zeros(1, np.uint32), plan, number, None, MODEL, key,
                       agreed, Pledge(file))  # fmt: skip
 
     client(4).advertise_keys()
@@ -274,12 +278,17 @@ def test_14_and_15_a_pledge_survives_a_restart(tmp_path):
         Pledge(file)
 
 
+def ring_of_each(plan):
+    return run(INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=plan, blocks=PAIRS, entropy=0,
+               contexts=[MODEL] * N)  # fmt: skip
+
+
 def test_16_segments_that_part_a_block():
     parts = segment_plan([Block((0, 1, 2), 0, 1, 256), Block((3, 4, 5), 0, 1, 256)], N)
     with pytest.raises(mj.ConfigurationError, match="must sum whole blocks"):
-        run(INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=parts, blocks=PAIRS, entropy=0)
+        ring_of_each(parts)
     whole = segment_plan([Block((0, 1), 0, 1, 256), Block((2, 3, 4, 5), 0, 1, 256)], N)
-    result = run(INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=whole, blocks=PAIRS, entropy=0)
+    result = ring_of_each(whole)
     assert [int(total[0]) for total in result.totals] == [
         INPUTS[:2, 0].sum() % 256, INPUTS[2:, 0].sum() % 256
     ]  # fmt: skip
@@ -293,12 +302,102 @@ def test_17_a_list_of_one_block_alone_is_a_sum_of_t():
     assert not refused
 
 
+SILENT = np.where(np.arange(N)[:, None] == 1, 200, 0) + np.zeros((N, 3), int)
+
+
 def test_18_another_model_to_one_mate():
-    contexts = [b"model"] * N
-    contexts[1] = b"another"
-    result, _ = outcome(EVERYBODY, contexts=contexts)
-    assert result.status is mj.Status.OK
-    assert result.total.tolist() != (INPUTS.sum(axis=0) % 256).tolist()
+    """A round of clients who all refuse the keys of some neighbour: nothing is padded, or summed.
+
+    Client 1 alone has the model, the others one that teaches them nothing.
+    """
+    contexts = [MODEL if i == 1 else b"silenced" for i in range(N)]
+    network = disturbed()
+    result = run(SILENT, COMPLETE, EVERYBODY, LIMIT, 8, entropy=0, blocks=PAIRS,
+                 contexts=contexts, network=network)  # fmt: skip
+    assert result.status is mj.Status.TOO_FEW_SURVIVORS
+    assert not result.total.any()
+    assert not result.transcript.padded_inputs.any()
+    assert {type(one.error) for one in network.refusals} == {AuthenticationError}
+    assert {one.client for one in network.refusals} == set(range(N))
+
+
+def test_18_pads_of_mates_with_other_models_do_not_cancel(monkeypatch):
+    """Even for clients who do not look at signatures; with one model the target is read."""
+    monkeypatch.setattr(Terms, "check", lambda *_: None)
+    for models, is_read in (([MODEL] * N, True), ([b"silenced", MODEL, *[b"silenced"] * 4], False)):
+        result = run(SILENT, COMPLETE, EVERYBODY, LIMIT, 32, entropy=0, blocks=PAIRS,
+                     contexts=models)  # fmt: skip
+        assert result.status is mj.Status.OK
+        wrong = np.abs(result.total.astype(np.int64) - SILENT[1]).max()
+        assert (wrong == 0) == is_read
+        assert is_read or wrong > 1e6
+
+
+@pytest.mark.parametrize("target", range(N))
+def test_18_a_server_that_withholds_the_keys_of_other_models(target):
+    """It sends each only keys that were signed for the same model: then mates' keys are missing."""
+    rooms = {name: Room(model=name) for name in (b"model", b"silenced")}
+    sent = {i: rooms[b"model" if i == target else b"silenced"] for i in range(N)}
+    mail, refused = {}, {}
+    for i in range(N):
+        room = sent[i]
+        alike = {j for j in range(N) if sent[j] is room}
+        with contextlib.suppress(ProtocolError):
+            mail[i] = dict(ShareKeys.from_bytes(room.share(i, alike)).ciphertexts)
+    for i in mail:
+        try:
+            sent[i].upload(i, mail, {j for j in range(N) if sent[j] is sent[i]})
+        except ProtocolError as error:
+            refused[i] = type(error)
+    mates = {2 * (target // T), 2 * (target // T) + 1}
+    assert mates <= refused.keys()
+    assert refused[target ^ 1] is PartedBlockError
+
+
+@pytest.mark.parametrize("contexts", [None, [b""] * N, [MODEL] * (N - 1) + [b""]])
+def test_blocks_need_the_digest_of_each_model(contexts):
+    with pytest.raises(mj.ConfigurationError, match=r"`contexts` must .*`blocks`: the digest of"):
+        outcome(EVERYBODY, contexts=contexts)
+    room, plan = Room(), complete_plan(N, 1, 256)
+    with pytest.raises(mj.ConfigurationError, match="`context` must be the digest of the model"):
+        Client(0, room.near(0), LIMIT, np.zeros(1, np.uint32), plan, signing_key=room.keys[0],
+               terms=room.terms)  # fmt: skip
+    with pytest.raises(mj.ConfigurationError, match=r"`contexts` must .*: the digest of the model"):
+        mj.protocol.Server(COMPLETE, room.terms.thresholds, EVERYBODY[0], plan, 0, contexts,
+                           room.terms)  # fmt: skip
+
+
+def test_equal_contexts_change_no_sum():
+    survivors = EVERYBODY.copy()
+    survivors[3:, 4] = False
+    plain, bound = (
+        run(INPUTS, COMPLETE, survivors, LIMIT, 8, entropy=0, consistency=True, contexts=contexts)
+        for contexts in (None, [MODEL] * N)
+    )
+    for name in ("total", "learned", "summed", "status", "is_private"):
+        assert np.array_equal(getattr(plain, name), getattr(bound, name))
+
+
+def test_no_sum_is_over_a_client_whose_neighbour_got_another_model():
+    """Of any graph of blocks and any models, which differ by chance or by component."""
+    rng, sums = np.random.default_rng(8), 0
+    for trial in range(40):
+        size, graph, limits, _ = random_setting(rng)
+        n = len(graph)
+        models = rng.integers(0, 2, n)
+        if trial % 2:
+            reached = np.linalg.matrix_power(graph + np.eye(n), n) > 0
+            models = models[reached.argmax(axis=1)]
+        contexts = [b"model %d" % model for model in models]
+        result = run(np.ones((n, 1), int), graph, np.ones((5, n), bool), limits, 8, entropy=trial,
+                     blocks=size, contexts=contexts)  # fmt: skip
+        has_another = (graph & (models[:, None] != models)).any(axis=1)
+        for row in result.learned:
+            assert not (row & has_another).any()
+            assert set(np.bincount(np.flatnonzero(row) // size)) <= {0, size}
+        sums += len(result.learned)
+        assert (len(result.learned) > 0) or has_another.any()
+    assert sums > 20
 
 
 def test_19_a_client_leaves_between_signing_and_unmasking():
@@ -339,6 +438,8 @@ def test_blocks_that_are_not_in_the_round_need_no_neighbours():
     graph = COMPLETE & asked & asked[:, None]
     terms = Terms([bytes(32)] * N, graph, np.full(N, 3), PAIRS)
     assert terms.mates(5) == {4, 5}
+    nobody = dataclasses.replace(terms, adjacency=np.zeros((N, N), bool))
+    assert not nobody.adjacency.any()
     one = np.arange(N) < 5  # of the last block
     with pytest.raises(mj.ConfigurationError, match="`adjacency`"):
         dataclasses.replace(terms, adjacency=COMPLETE & one & one[:, None])
@@ -351,7 +452,7 @@ def test_a_client_holds_terms_of_its_own_neighbours():
         with pytest.raises(
             mj.ConfigurationError, match="`terms` must be used together with `signing_key`"
         ):
-            Client(0, near, limit, np.zeros(1, np.uint32), plan, signing_key=key, terms=room.terms)
+            Client(0, near, limit, np.zeros(1, np.uint32), plan, 0, None, MODEL, key, room.terms)
 
 
 # --- arrays
@@ -373,7 +474,8 @@ def test_arrays_give_what_messages_give():
     for trial in range(12):
         size, graph, limits, alive = random_setting(rng)
         inputs = rng.integers(0, 256, (len(graph), 2))
-        real = run(inputs, graph, alive, limits, 8, entropy=trial, blocks=size)
+        real = run(inputs, graph, alive, limits, 8, entropy=trial, blocks=size,
+                   contexts=[MODEL] * len(graph))  # fmt: skip
         array = mj.secagg.aggregate(0, inputs, graph, alive, limits, 8, seeds=real.seeds,
                                     blocks=np.arange(len(graph)) // size)  # fmt: skip
         for one, two in ((real, array), (real.transcript, array.transcript)):
@@ -398,7 +500,7 @@ def test_sets_give_what_messages_give():
         alive[4] &= rng.random(len(graph)) > 0.2 * trial  # at last nobody answers
         plan, numbers = complete_plan(len(graph), 1, 256), np.arange(len(graph)) // size
         real = run(np.ones((len(graph), 1), int), graph, alive, limits, 8, entropy=trial,
-                   blocks=numbers)  # fmt: skip
+                   blocks=numbers, contexts=[MODEL] * len(graph))  # fmt: skip
         left, _ = signing(graph, heeded(plan, graph, alive, limits, numbers), limits)
         assert np.array_equal(real.transcript.survivors, left)
         found = judged(graph, left, holders(graph, left[4]) >= limits, plan, numbers)
@@ -408,7 +510,13 @@ def test_sets_give_what_messages_give():
     assert {mj.Status.OK, mj.Status.UNRELIABLE} <= statuses
 
 
-@pytest.mark.parametrize("act", [run, lambda *args, **kw: mj.secagg.aggregate(0, *args, **kw)])
+def models_alike(*arguments, **named):
+    return run(*arguments, contexts=[MODEL] * N, **named)
+
+
+@pytest.mark.parametrize(
+    "act", [models_alike, lambda *args, **kw: mj.secagg.aggregate(0, *args, **kw)]
+)
 @pytest.mark.parametrize(
     ("thresholds", "blocks", "message"),
     [
@@ -543,7 +651,7 @@ def unmasked(rng, room, colluders, before=()):
                 break
     for i in signed:
         own = room.lists[i]
-        statement = room.terms.survivors_statement(room.number, own)
+        statement = room.terms.survivors_statement(room.number, own, room.model)
         near = set(room.near(i)) & set(own)
         found = {j: room.keys[j].sign(statement) for j in near & colluders}
         found |= {j: signed[j] for j in near & signed.keys() if room.lists[j] == own}
@@ -661,7 +769,7 @@ def test_10_colluders_who_sign_both_lists(colluders):
     signed = {i: room.sign(i, lists[i]) for i in range(N) if i not in colluders}
     answers = {}
     for i in signed:
-        statement = room.terms.survivors_statement(0, lists[i])
+        statement = room.terms.survivors_statement(0, lists[i], MODEL)
         found = {j: signed[j] for j in signed if j != i and lists[j] == lists[i]}
         found |= {j: room.keys[j].sign(statement) for j in colluders}
         with contextlib.suppress(TooFewSurvivorsError):
