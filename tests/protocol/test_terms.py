@@ -1,7 +1,7 @@
 """What clients agree on and keep: terms that one digest stands for, and pledges that hold.
 
-Terms are right if equal digests mean equal rules. A pledge is right if, whatever processes share its
-file, the rounds that are taken part in rise and all have the first one's lasting terms.
+Terms are right if equal digests mean equal rules. A pledge is right if, whatever processes share
+its file, the rounds that are taken part in rise and all have the first one's lasting terms.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ for number in range(200):
 
 @pytest.mark.parametrize("blocks", [(0, 0, 0, 0), (0, 1, 0, 1)])
 def test_processes_take_part_in_a_round_once(tmp_path, blocks):
-    """Four at a time, with equal blocks or not: one round for one of them, one partition for all."""
+    """Four at a time, with equal blocks or not: each round for one of them, one partition."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROCESS, str(tmp_path / "file"), str(block)],

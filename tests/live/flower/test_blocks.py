@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pathlib
 from typing import Any
 
@@ -84,8 +85,24 @@ def test_strangers_colluders_and_other_messages() -> None:
     setup = {Key.STAGE: Stage.SETUP, Key.THRESHOLD: 5}
     assert answer(201, setup, colluders=2) == "the threshold must be 6 or more"
     assert answer(201, None, "evaluate") == ""
-    with pytest.raises(mj.ConfigurationError, match="`blocks` must name the block"):
-        flower.whole_blocks({})
+    unchecked = inspect.unwrap(flower.whole_blocks)
+    for wrong in ({}, [0, 0, 1, 1], None):
+        with pytest.raises(mj.ConfigurationError, match="`blocks` must name the block"):
+            unchecked(wrong)  # type: ignore[arg-type]
+    with pytest.raises(mj.ConfigurationError, match="`blocks` must have the numbers of nodes"):
+        unchecked({"201": 0, "202": 0})  # type: ignore[dict-item]
+    with pytest.raises(mj.ConfigurationError, match="`blocks` must be equal for the mates"):
+        unchecked({201: float("nan"), 202: float("nan")})
+
+
+def test_blocks_that_are_changed_later_change_no_mod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn again behind its back, they would let a sum without a mate pass."""
+    blocks = dict(BLOCKS)
+    mod = flower.whole_blocks(blocks)
+    blocks[202], blocks[203] = blocks[203], blocks[202]
+    monkeypatch.setattr(flower, "whole_blocks", lambda _: mod)
+    assert answer(201, unmask(201, 202)) == ""
+    assert answer(201, unmask(201, 203)).startswith(WHOLE)
 
 
 def played(

@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.app.message_type import MessageType
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
-from mrsa_watch._base.errors import MrsaError, check_integer, require
+from mrsa_watch._base.errors import MrsaError, check_integer, is_integer, require
 
 Next = Callable[[Message, Context], Message]
 
@@ -31,8 +31,14 @@ def whole_blocks(
     This holds against a server that lies about who is there. Flower's keys are not signed: a
     server that replaces them reads everything, with this mod or without.
 
+    It assumes one model for all, with the same settings, which the mod cannot check. A server that
+    sends mates different models reads single updates from sums over whole blocks.
+
+    In an app of the researcher who runs the server, this mod is documentation, not enforcement:
+    whoever writes the app can take it out. It enforces blocks where the client's owner adds it.
+
     Args:
-        blocks: The block of every node, by its number.
+        blocks: The block of every node, by its number; copied.
         colluders: Clients that may help the server; each asks for a higher threshold.
 
     Returns:
@@ -40,22 +46,29 @@ def whole_blocks(
         answered with an error (`RefusedError`).
 
     Raises:
-        ConfigurationError: If there are no blocks, or `colluders` is no count.
+        ConfigurationError: If there are no blocks, a node is no integer, a block is unequal to
+            itself (NaN), or `colluders` is no count.
 
     Examples:
         >>> mod = whole_blocks({11: "a", 12: "a", 13: "b", 14: "b"})
 
     Source: Multi-RoundSecAgg for blocks; Bonawitz et al. (CCS 2017), Figure 4, for the rest.
     """
-    require(len(blocks) > 0, "blocks", "must name the block of every node")
-    least = (len(blocks) + check_integer(colluders, "colluders", 0)) // 2 + 1
+    is_table = isinstance(blocks, Mapping) and len(blocks) > 0
+    require(is_table, "blocks", "must name the block of every node", blocks)
+    block_of = dict(blocks)
+    least = (len(block_of) + check_integer(colluders, "colluders", 0)) // 2 + 1
     members: dict[Hashable, set[int]] = {}
-    for node, block in blocks.items():
+    for node, block in block_of.items():
+        require(is_integer(node), "blocks", "must have the numbers of nodes as keys", node)
+        is_equal = block == block
+        require(is_equal, "blocks", "must be equal for the mates of a block", block)
         members.setdefault(block, set()).add(node)
 
     def is_whole(nodes: Iterable[int]) -> bool:
         listed = set(nodes)
-        return listed <= blocks.keys() and all(members[blocks[node]] <= listed for node in listed)
+        known = listed <= block_of.keys()
+        return known and all(members[block_of[node]] <= listed for node in listed)
 
     def problem(node: int, configs: Any) -> str:
         """Return what is wrong with a message of SecAgg+, or nothing."""
@@ -64,11 +77,11 @@ def whole_blocks(
             return f"the threshold must be {least} or more"
         if stage == Stage.SHARE_KEYS:
             nodes = {int(name) for name in configs if name != Key.STAGE}
-            known = members[blocks[node]] <= nodes <= blocks.keys()
+            known = members[block_of[node]] <= nodes <= block_of.keys()
             return "" if known else "keys must be those of its mates, and of known nodes"
         if stage == Stage.COLLECT_MASKED_VECTORS:
             came = {node, *configs.get(Key.SOURCE_LIST, ())}
-            return "" if members[blocks[node]] <= came else "shares of mates are missing"
+            return "" if members[block_of[node]] <= came else "shares of mates are missing"
         if stage == Stage.UNMASK:
             alive, dead = (configs.get(key, ()) for key in (Key.ACTIVE_NODE_ID_LIST,
                                                             Key.DEAD_NODE_ID_LIST))  # fmt: skip
@@ -81,7 +94,7 @@ def whole_blocks(
     def mod(message: Message, context: Context, call_next: Next) -> Message:
         if message.metadata.message_type == MessageType.TRAIN:
             node, records = message.metadata.dst_node_id, message.content.config_records
-            is_asked = RECORD_KEY_CONFIGS in records and node in blocks
+            is_asked = RECORD_KEY_CONFIGS in records and node in block_of
             found = problem(node, records[RECORD_KEY_CONFIGS]) if is_asked else "no SecAgg+"
             if found:
                 raise RefusedError(f"node {node} refuses: {found}")
