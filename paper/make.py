@@ -204,6 +204,24 @@ def enforced() -> dict[str, Any]:
     return own | {"works": works, "curves": curves}
 
 
+def two_models() -> dict[str, Any]:
+    """Return how many clients a server reads from whole blocks by a model for one of them."""
+    own: dict[str, Any] = {"clients": 6, "T": 3}
+    model = mj.federated.mlp(10, hidden_sizes=(12, 6))
+    trainer = mj.federated.local_sgd(model, 0.2, batch_size=20, num_epochs=2)
+    quantizer = mj.quantize.stochastic(2**16 + 1, 0.5)
+    data = mj.data.iid(0, mj.data.load("digits", seed=0), 30)
+    start = mj.federated.initial_parameters(0, model, (8, 8, 1))
+
+    def read(blocks: int | None) -> int:
+        attack = mj.attacks.model_inconsistency(model, trainer, quantizer, blocks=blocks)
+        clients = range(own["clients"])
+        errors = [attack.run(5, start, data, clients, target).error for target in clients]
+        return sum(error < 0.01 for error in errors)
+
+    return own | {"read": read(None), "kept_read": read(own["T"])}
+
+
 def amplification() -> dict[str, Any]:
     """Return what blocks cost in amplification by sampling."""
     own = {"clients": 24, "cohort": 12, "rounds": 20, "noise": 4.0, "delta_power": -5}
@@ -282,7 +300,7 @@ def numbers() -> dict[str, Any]:
     told = {
         "version": mj.__version__, "certified": certified(), "drift": drift(), "training": measured,
         "one_norm": one_norm(),
-        "enforced": enforced(), "amplification": amplification(),
+        "enforced": enforced(), "two_models": two_models(), "amplification": amplification(),
         "selectors": selectors(round(measured["memory"], 4), round(measured["share"], 2)),
     }  # fmt: skip
     return json.loads(json.dumps(told), parse_float=lambda text: float(f"{float(text):.6g}"))

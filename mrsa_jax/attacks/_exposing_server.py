@@ -136,7 +136,8 @@ def exposing_server(
 
     Use it to see what a client's policy is worth: with clients who unmask what they are asked
     for, it exposes one in nearly every round; with clients who keep blocks
-    (`protocol.run(..., blocks=)`) nobody.
+    (`protocol.run(..., blocks=)`) nobody. It sends one model to all; `model_inconsistency` is a
+    server that does not.
 
     Args:
         num_clients: N.

@@ -98,7 +98,7 @@ def aggregate(
         consistency: Count the consistency check of `protocol.run` too: its bytes, and that who
             finds fewer than t_i signatures does not unmask.
         blocks: int[n] or T, the blocks that clients keep, with the consistency check: as
-            `protocol.run`.
+            `protocol.run` where all clients were sent one model.
 
     Returns:
         The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK); with a
