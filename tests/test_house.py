@@ -17,7 +17,7 @@ PACKAGE = ROOT / "mrsa_jax"
 LINES = {
     "attacks": 3_160, "availability": 740, "bench": 1_440, "cli": 1_725, "data": 1_530,
     "design": 290, "dp": 3_390, "federated": 4_880, "graphs": 910, "hetero": 4_375,
-    "live": 290, "modular": 1_200, "plotting": 2_100, "privacy": 10_100, "protocol": 2_455,
+    "live": 290, "modular": 1_200, "plotting": 2_100, "privacy": 10_100, "protocol": 2_465,
     "quantize": 1_080, "secagg": 5_450, "selection": 3_580, "study": 15_350,
     "_core": 3_270, "": 80,
 }  # fmt: skip

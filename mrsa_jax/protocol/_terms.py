@@ -278,9 +278,8 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
         False
     """
     leaves, structure = jax.tree.flatten(model)
-    arrays = [host_array(leaf, "model") for leaf in leaves]
-    is_model = len(arrays) > 0 and all(_is_numeric(array.dtype) for array in arrays)
-    require(is_model, "model", "must hold arrays of numbers, at least one", type(model).__name__)
+    require(len(leaves) > 0, "model", "must hold at least one array", model)
+    arrays = [_numbers(leaf) for leaf in leaves]
     parts = [str(structure).encode()]
     for array in arrays:
         kind = array.dtype
@@ -291,9 +290,20 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
     return digest_of(*parts)
 
 
-def _is_numeric(kind: np.dtype) -> bool:
-    """Return whether values of a type are their bytes; bfloat16 and others are of kind V."""
-    return kind.kind in "biufc" or (kind.kind == "V" and kind.fields is None)
+def _numbers(leaf: Any) -> np.ndarray:
+    """Return an array whose bytes are all that it holds, or raise.
+
+    Subclasses may hold more, as masked arrays do. Types such as bfloat16 are of kind V.
+    """
+    rule = "must hold arrays of NumPy or JAX and numbers, nothing else"
+    is_plain = type(leaf) in (np.ndarray, bool, int, float, complex)
+    is_known = is_plain or isinstance(leaf, np.generic | jax.Array)
+    require(is_known, "model", rule, type(leaf).__name__)
+    array = host_array(leaf, "model")
+    kind = array.dtype
+    is_numeric = kind.kind in "biufc" or (kind.kind == "V" and kind.fields is None)
+    require(is_numeric, "model", rule, str(kind))
+    return array
 
 
 def _plain(value: Any, argument: str) -> Any:

@@ -235,8 +235,10 @@ def test_settings_are_part_of_what_decides_an_update():
 @pytest.mark.parametrize(
     ("model", "settings", "message"),
     [
-        ({}, {}, "`model` must hold arrays of numbers, at least one"),
-        (None, {}, "`model` must hold arrays"),
+        ({}, {}, "`model` must hold at least one array"),
+        (None, {}, "`model` must hold at least one array"),
+        (np.asarray(["weights"]), {}, "`model` must hold arrays"),
+        (np.ma.masked_array(np.ones(2), [True, False]), {}, "`model` must hold arrays"),
         ("weights.npz", {}, "`model` must hold arrays"),
         ([np.ones(2), object()], {}, "`model` must hold arrays"),
         (np.ones(2), {"rate": object()}, "`rate` must be a number, a text"),
