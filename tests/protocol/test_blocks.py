@@ -279,8 +279,9 @@ def test_14_and_15_a_pledge_survives_a_restart(tmp_path):
 
 
 def ring_of_each(plan):
-    return run(INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=plan, blocks=PAIRS, entropy=0,
-               contexts=[MODEL] * N)  # fmt: skip
+    return run(
+        INPUTS, COMPLETE, EVERYBODY, LIMIT, plan=plan, blocks=PAIRS, entropy=0, contexts=[MODEL] * N
+    )
 
 
 def test_16_segments_that_part_a_block():
@@ -312,8 +313,17 @@ def test_18_another_model_to_one_mate():
     """
     contexts = [MODEL if i == 1 else b"silenced" for i in range(N)]
     network = disturbed()
-    result = run(SILENT, COMPLETE, EVERYBODY, LIMIT, 8, entropy=0, blocks=PAIRS,
-                 contexts=contexts, network=network)  # fmt: skip
+    result = run(
+        SILENT,
+        COMPLETE,
+        EVERYBODY,
+        LIMIT,
+        8,
+        entropy=0,
+        blocks=PAIRS,
+        contexts=contexts,
+        network=network,
+    )
     assert result.status is mj.Status.TOO_FEW_SURVIVORS
     assert not result.total.any()
     assert not result.transcript.padded_inputs.any()
@@ -325,8 +335,9 @@ def test_18_pads_of_mates_with_other_models_do_not_cancel(monkeypatch):
     """Even for clients who do not look at signatures; with one model the target is read."""
     monkeypatch.setattr(Terms, "check", lambda *_: None)
     for models, is_read in (([MODEL] * N, True), ([b"silenced", MODEL, *[b"silenced"] * 4], False)):
-        result = run(SILENT, COMPLETE, EVERYBODY, LIMIT, 32, entropy=0, blocks=PAIRS,
-                     contexts=models)  # fmt: skip
+        result = run(
+            SILENT, COMPLETE, EVERYBODY, LIMIT, 32, entropy=0, blocks=PAIRS, contexts=models
+        )
         assert result.status is mj.Status.OK
         wrong = np.abs(result.total.astype(np.int64) - SILENT[1]).max()
         assert (wrong == 0) == is_read
@@ -360,11 +371,19 @@ def test_blocks_need_the_digest_of_each_model(contexts):
         outcome(EVERYBODY, contexts=contexts)
     room, plan = Room(), complete_plan(N, 1, 256)
     with pytest.raises(mj.ConfigurationError, match="`context` must be the digest of the model"):
-        Client(0, room.near(0), LIMIT, np.zeros(1, np.uint32), plan, signing_key=room.keys[0],
-               terms=room.terms)  # fmt: skip
+        Client(
+            0,
+            room.near(0),
+            LIMIT,
+            np.zeros(1, np.uint32),
+            plan,
+            signing_key=room.keys[0],
+            terms=room.terms,
+        )
     with pytest.raises(mj.ConfigurationError, match=r"`contexts` must .*: the digest of the model"):
-        mj.protocol.Server(COMPLETE, room.terms.thresholds, EVERYBODY[0], plan, 0, contexts,
-                           room.terms)  # fmt: skip
+        mj.protocol.Server(
+            COMPLETE, room.terms.thresholds, EVERYBODY[0], plan, 0, contexts, room.terms
+        )
 
 
 def test_equal_contexts_change_no_sum():
@@ -389,8 +408,16 @@ def test_no_sum_is_over_a_client_whose_neighbour_got_another_model():
             reached = np.linalg.matrix_power(graph + np.eye(n), n) > 0
             models = models[reached.argmax(axis=1)]
         contexts = [b"model %d" % model for model in models]
-        result = run(np.ones((n, 1), int), graph, np.ones((5, n), bool), limits, 8, entropy=trial,
-                     blocks=size, contexts=contexts)  # fmt: skip
+        result = run(
+            np.ones((n, 1), int),
+            graph,
+            np.ones((5, n), bool),
+            limits,
+            8,
+            entropy=trial,
+            blocks=size,
+            contexts=contexts,
+        )
         has_another = (graph & (models[:, None] != models)).any(axis=1)
         for row in result.learned:
             assert not (row & has_another).any()
@@ -474,8 +501,16 @@ def test_arrays_give_what_messages_give():
     for trial in range(12):
         size, graph, limits, alive = random_setting(rng)
         inputs = rng.integers(0, 256, (len(graph), 2))
-        real = run(inputs, graph, alive, limits, 8, entropy=trial, blocks=size,
-                   contexts=[MODEL] * len(graph))  # fmt: skip
+        real = run(
+            inputs,
+            graph,
+            alive,
+            limits,
+            8,
+            entropy=trial,
+            blocks=size,
+            contexts=[MODEL] * len(graph),
+        )
         array = mj.secagg.aggregate(0, inputs, graph, alive, limits, 8, seeds=real.seeds,
                                     blocks=np.arange(len(graph)) // size)  # fmt: skip
         for one, two in ((real, array), (real.transcript, array.transcript)):
@@ -499,8 +534,16 @@ def test_sets_give_what_messages_give():
         size, graph, limits, alive = random_setting(rng)
         alive[4] &= rng.random(len(graph)) > 0.2 * trial  # at last nobody answers
         plan, numbers = complete_plan(len(graph), 1, 256), np.arange(len(graph)) // size
-        real = run(np.ones((len(graph), 1), int), graph, alive, limits, 8, entropy=trial,
-                   blocks=numbers, contexts=[MODEL] * len(graph))  # fmt: skip
+        real = run(
+            np.ones((len(graph), 1), int),
+            graph,
+            alive,
+            limits,
+            8,
+            entropy=trial,
+            blocks=numbers,
+            contexts=[MODEL] * len(graph),
+        )
         left, _ = signing(graph, heeded(plan, graph, alive, limits, numbers), limits)
         assert np.array_equal(real.transcript.survivors, left)
         found = judged(graph, left, holders(graph, left[4]) >= limits, plan, numbers)

@@ -65,18 +65,21 @@ def test_terms_that_are_refused(change, message):
         dataclasses.replace(terms(), **change)
 
 
-@pytest.mark.parametrize("act", [
-    lambda own: own.mates(-1),
-    lambda own: own.mates(N),
-    lambda own: own.check_list((-1, -2)),
-    lambda own: own.check_list((0, N)),
-    lambda own: own.check(N, bytes(64), b""),
-    lambda own: own.survivors_statement(0, (0, N)),
-    lambda own: own.survivors_statement(-1, (0, 1)),
-    lambda own: own.survivors_statement(2**32, (0, 1)),
-    lambda own: own.keys_statement(0, -1, bytes(64)),
-    lambda own: own.keys_statement(0, 0, bytes(63)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda own: own.mates(-1),
+        lambda own: own.mates(N),
+        lambda own: own.check_list((-1, -2)),
+        lambda own: own.check_list((0, N)),
+        lambda own: own.check(N, bytes(64), b""),
+        lambda own: own.survivors_statement(0, (0, N)),
+        lambda own: own.survivors_statement(-1, (0, 1)),
+        lambda own: own.survivors_statement(2**32, (0, 1)),
+        lambda own: own.keys_statement(0, -1, bytes(64)),
+        lambda own: own.keys_statement(0, 0, bytes(63)),
+    ],
+)
 def test_strangers_and_rounds_beyond_a_word_are_named(act):
     with pytest.raises(mj.ConfigurationError, match=r"`\w+` must .*; got"):
         act(terms())
@@ -102,9 +105,15 @@ def test_a_client_needs_terms_that_fit():
     with pytest.raises(mj.ConfigurationError, match=r"`pledge` must be .* together with `terms`"):
         Client(0, [1, 2, 3], 3, *own, pledge=Pledge())
     unchecked = inspect.unwrap(Client.__init__)
-    for name, value in (("neighbours", [1.9]), ("neighbours", ["1"]), ("neighbours", None),
-                        ("context", "model"), ("context", None), ("pledge", "file"),
-                        ("terms", ROSTER)):  # fmt: skip
+    for name, value in (
+        ("neighbours", [1.9]),
+        ("neighbours", ["1"]),
+        ("neighbours", None),
+        ("context", "model"),
+        ("context", None),
+        ("pledge", "file"),
+        ("terms", ROSTER),
+    ):
         given = {"neighbours": [1, 2, 3], "threshold": 3, "values": own[0], "plan": plan}
         with pytest.raises(mj.ConfigurationError, match=rf"`{name}` must .*; got"):
             unchecked(object.__new__(Client), 0, **(given | {name: value}))
@@ -132,41 +141,60 @@ def test_equal_digests_mean_equal_mates(one, two, first, second):
 
 def test_every_field_is_in_the_digest():
     changes = [
-        {"blocks": np.asarray([0, 1, 0, 1])}, {"blocks": None}, {"session": b"another"},
-        {"roster": ROSTER[::-1]}, {"thresholds": np.full(N, 4)}, {"colluders": 1},
+        {"blocks": np.asarray([0, 1, 0, 1])},
+        {"blocks": None},
+        {"session": b"another"},
+        {"roster": ROSTER[::-1]},
+        {"thresholds": np.full(N, 4)},
+        {"colluders": 1},
         {"adjacency": np.kron(np.eye(2, dtype=bool), np.ones((2, 2), bool)) & COMPLETE},
-    ]  # fmt: skip
+    ]
     seen = [terms(), *(dataclasses.replace(terms(), **change) for change in changes)]
     assert len({own.digest for own in seen}) == len(seen)
-    assert {field.name for field in dataclasses.fields(Terms)} == {name for own in changes
-                                                                  for name in own}  # fmt: skip
+    assert {field.name for field in dataclasses.fields(Terms)} == {
+        name for own in changes for name in own
+    }
     assert terms(colluders=np.int64(0)).digest == terms().digest
 
 
 def test_every_part_of_a_statement_is_in_it():
     own, keys = terms(), bytes(64)
     statements = [
-        own.keys_statement(0, 0, keys), own.keys_statement(1, 0, keys),
-        own.keys_statement(0, 1, keys), own.keys_statement(0, 0, bytes([1]) * 64),
-        own.keys_statement(0, 0, keys, b"model"), own.keys_statement(0, 0, keys, b"another"),
-        own.survivors_statement(0, (0, 1)), own.survivors_statement(1, (0, 1)),
-        own.survivors_statement(0, (0, 1, 2, 3)), own.survivors_statement(0, ()),
+        own.keys_statement(0, 0, keys),
+        own.keys_statement(1, 0, keys),
+        own.keys_statement(0, 1, keys),
+        own.keys_statement(0, 0, bytes([1]) * 64),
+        own.keys_statement(0, 0, keys, b"model"),
+        own.keys_statement(0, 0, keys, b"another"),
+        own.survivors_statement(0, (0, 1)),
+        own.survivors_statement(1, (0, 1)),
+        own.survivors_statement(0, (0, 1, 2, 3)),
+        own.survivors_statement(0, ()),
         own.survivors_statement(0, (0, 1), b"model"),
         terms(session=b"another").survivors_statement(0, (0, 1)),
-    ]  # fmt: skip
+    ]
     assert len(set(statements)) == len(statements)
 
 
 def copies(own):
-    return [own, copy.copy(own), copy.deepcopy(own), pickle.loads(pickle.dumps(own)),
-            dataclasses.replace(own)]  # fmt: skip
+    return [
+        own,
+        copy.copy(own),
+        copy.deepcopy(own),
+        pickle.loads(pickle.dumps(own)),
+        dataclasses.replace(own),
+    ]
 
 
 @pytest.mark.parametrize("is_asked_before", [True, False])
 def test_nothing_that_is_changed_later_changes_terms(is_asked_before):
     """Neither the arrays that they were made of nor their own, whichever copy of them."""
-    given = {"adjacency": COMPLETE.copy(), "thresholds": np.full(N, 3), "roster": list(ROSTER),
-             "blocks": np.asarray([0, 0, 1, 1])}  # fmt: skip
+    given = {
+        "adjacency": COMPLETE.copy(),
+        "thresholds": np.full(N, 3),
+        "roster": list(ROSTER),
+        "blocks": np.asarray([0, 0, 1, 1]),
+    }
     own, expected = Terms(**given), terms()
     if is_asked_before:
         assert own.digest == expected.digest
@@ -195,8 +223,12 @@ def test_nothing_that_is_changed_later_changes_terms(is_asked_before):
 def test_a_model_has_one_digest_wherever_its_arrays_are():
     host = {"layer": {"kernel": np.ones((2, 3), np.float32), "bias": np.zeros(3, np.float32)}}
     device = {"layer": {name: jnp.asarray(own) for name, own in host["layer"].items()}}
-    turned = {"layer": {"bias": host["layer"]["bias"],
-                        "kernel": np.asfortranarray(host["layer"]["kernel"])}}  # fmt: skip
+    turned = {
+        "layer": {
+            "bias": host["layer"]["bias"],
+            "kernel": np.asfortranarray(host["layer"]["kernel"]),
+        }
+    }
     big = {"layer": {name: own.astype(">f4") for name, own in host["layer"].items()}}
     assert len({model_digest(own) for own in (host, device, turned, big)}) == 1
     assert len(model_digest(host)) == 32
@@ -221,11 +253,22 @@ def test_different_models_have_different_digests():
 def test_settings_are_part_of_what_decides_an_update():
     model = np.ones(3, np.float32)
     settings = [
-        {}, {"rate": 0.1}, {"rate": 0.0}, {"rate": -0.0}, {"rate": 0}, {"rate": False},
-        {"rate": None}, {"rate": "0.1"}, {"rate": b"0.1"}, {"rate": float(np.nextafter(0.1, 1))},
-        {"epochs": 1}, {"rate": 0.1, "epochs": 1}, {"rate": [0.1]}, {"rate": [0.1, 1]},
+        {},
+        {"rate": 0.1},
+        {"rate": 0.0},
+        {"rate": -0.0},
+        {"rate": 0},
+        {"rate": False},
+        {"rate": None},
+        {"rate": "0.1"},
+        {"rate": b"0.1"},
+        {"rate": float(np.nextafter(0.1, 1))},
+        {"epochs": 1},
+        {"rate": 0.1, "epochs": 1},
+        {"rate": [0.1]},
+        {"rate": [0.1, 1]},
         {"rate": [[0.1], 1]},
-    ]  # fmt: skip
+    ]
     digests = [model_digest(model, **own) for own in settings]
     assert len(set(digests)) == len(digests)
     assert model_digest(model, b=1, a=2) == model_digest(model, a=np.int64(2), b=1)
@@ -256,10 +299,11 @@ def test_what_has_no_digest_is_refused(model, settings, message):
 
 VARIANTS = [terms(), terms((0, 1, 0, 1)), terms(session=b"another"), terms(blocks=None)]
 tries = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 6), st.sampled_from([0, 0, 0, 1, 2, 3]),
-              st.booleans()),
+    st.tuples(
+        st.integers(0, 2), st.integers(0, 6), st.sampled_from([0, 0, 0, 1, 2, 3]), st.booleans()
+    ),
     max_size=12,
-)  # fmt: skip
+)
 
 
 @hypothesis.given(tries, st.booleans())
@@ -382,10 +426,12 @@ def test_processes_take_part_in_a_round_once(tmp_path, blocks):
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROCESS, str(tmp_path / "file"), str(block)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for block in blocks
-    ]  # fmt: skip
+    ]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:  # all wait: they start as nearly together as they can
