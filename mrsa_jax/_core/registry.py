@@ -158,6 +158,7 @@ def own_row(
     nouns: str,
     given: Sequence[str],
     taken: Collection[str],
+    depends: Any = None,
 ) -> dict[str, Any]:
     """Return what every registry's row holds of a user's own: how it is written, shown, cited.
 
@@ -169,6 +170,7 @@ def own_row(
         nouns: What the package's own are called.
         given: What the factory takes first, in words.
         taken: Names of the package's own.
+        depends: What the factory depends on in addition to what it reaches.
 
     Returns:
         `label`, `rule` and `read` (see `read_member`), `fields` (names of the parameters),
@@ -200,7 +202,7 @@ def own_row(
         "read": read,
         "fields": fields,
         "papers": keys,
-        "code": code_of(factory, caller, loading()),
+        "code": code_of(factory, name, caller, loading(), depends),
     }
 
 

@@ -1,10 +1,9 @@
-"""What code is made of: a module's text and that of its neighbours, or compiled functions.
+"""What code is made of: what an object reaches, and the texts of the modules that define it.
 
 A finished result is kept only where the code that made it is unchanged. No digest holds a path: the
-same text elsewhere is the same code. Of a module that has a file its text counts, and that of the
-modules it imports, however they are nested, except those of libraries. What a notebook or a script
-defines has no separate text that can be trusted: there its compiled functions count, with all
-that they name. Of an object all that it holds counts too.
+same text elsewhere is the same code. All that an object reaches counts (`state`): functions as they
+were compiled, and values. Of a module that has a file its text counts too, and that of the modules
+it imports, however they are nested, except those of libraries, which have versions.
 """
 
 from __future__ import annotations
@@ -12,23 +11,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import hashlib
 import pathlib
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mrsa_watch._base.errors import ConfigurationError, shortened
+from mrsa_jax._core.state import Walk, digest_of, file_of, is_library
 
 PLUGIN = "mrsa_jax_plugin_"
 """How the module of a plugin's file begins."""
-_LIBRARIES = ("site-packages", "dist-packages")
-
-
-def digest_of(content: bytes) -> str:
-    """Return 32 hex digits that name some bytes."""
-    return hashlib.sha256(content).hexdigest()[:32]
 
 
 @functools.cache  # a process computes with what it has loaded, whatever is committed later
@@ -62,10 +54,14 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
-def file_of(name: str) -> pathlib.Path | None:
-    """Return the Python file of a loaded module; None for a notebook or a script."""
-    path = pathlib.Path(getattr(sys.modules.get(name), "__file__", None) or "")
-    return path if name != "__main__" and path.suffix == ".py" and path.is_file() else None
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
+"""Distributions whose versions belong to what made a result."""
+
+
+@functools.cache  # reading each takes a millisecond
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that results are computed with."""
+    return {name: version_of(name) or "none" for name in LIBRARIES}
 
 
 def module_sources(name: str, path: pathlib.Path) -> dict[str, str]:
@@ -123,42 +119,109 @@ def _beside(root: pathlib.Path, name: str) -> pathlib.Path | None:
 
 def _is_own(name: str, path: pathlib.Path, start: str) -> bool:
     """Return whether a module is no library's, unless the first one is of the same library."""
-    top = name.partition(".")[0]
-    if top == start.partition(".")[0]:
-        return True
-    is_library = top in sys.stdlib_module_names or _is_package(name)
-    return not is_library and not any(one in path.parts for one in _LIBRARIES)
+    is_same = name.partition(".")[0] == start.partition(".")[0]
+    return is_same or not is_library(name, path)
 
 
-def code_of(factory: Any, caller: str, plugins: Iterable[str] = ()) -> Callable[[], dict[str, str]]:
+@dataclasses.dataclass(eq=False)
+class Code:
+    """What an object of a user's is made of; called, it gives the digests of that.
+
+    Attributes:
+        thing: A function, a class, a scheme, arrays: any object.
+        name: What it is called.
+        argument: What it was given for.
+        depends: What it depends on in addition; None if that is only what it reaches.
+        texts: Digests of modules that count in any case, as they were when it was given.
+        own: Top-level names of installed packages that count as a user's code.
+    """
+
+    thing: Any
+    name: str
+    argument: str
+    depends: Any = None
+    texts: dict[str, str] = dataclasses.field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    _state: dict[str, str] | None = dataclasses.field(default=None, init=False)
+
+    def __call__(self) -> dict[str, str]:
+        """Return the digests of now, by name; each with what it is of."""
+        self._state = self._read()
+        return self.again()
+
+    def again(self) -> dict[str, str]:
+        """Return the digests of before, if there are any, with those of files as they are now.
+
+        What runs may keep what it has computed, in a cache of its own: that changes no result.
+        """
+        state = self._state or self._read()
+        return state | self.texts | self._needed()
+
+    def _read(self) -> dict[str, str]:
+        walk = Walk(is_named=self.depends is not None, own=self.own)
+        digest = walk.digest(self.thing, self.argument)
+        found = {"": f"{digest} {self.name}"}
+        for name in walk.modules:
+            path = file_of(name)
+            if path is not None and not name.startswith(PLUGIN) and not walk.is_library(name):
+                found |= module_sources(name, path)
+        found["python"] = f"{sys.version_info.major}.{sys.version_info.minor} Python"
+        for name in walk.libraries:
+            if name not in LIBRARIES:  # whose versions belong to every result
+                found[name] = f"{_version_of_module(name)} {name}"
+        return found
+
+    def _needed(self) -> dict[str, str]:
+        if self.depends is None:
+            return {}
+        walk = Walk(reads_paths=True, own=self.own)
+        digest = walk.digest(self.depends, "depends")
+        files = {
+            f"depends {place}": f"{content} {name}"
+            for place, (name, content) in enumerate(walk.files)
+        }
+        return {"depends": f"{digest} depends", **files}
+
+
+def _version_of_module(name: str) -> str:
+    """Return the version of an installed package by the name that it is imported by."""
+    version = getattr(sys.modules.get(name), "__version__", None)
+    return str(version or version_of(name) or "none").replace(" ", "_")
+
+
+def code_of(
+    factory: Any,
+    name: str,
+    caller: str,
+    plugins: Iterable[str] = (),
+    depends: Any = None,
+) -> Code:
     """Return what gives the digests of a factory's code.
 
     Args:
         factory: A function, a class, or another object that can be called.
+        name: What it is registered as.
         caller: Name of the module that registers it; it does not count where it is a library's.
         plugins: Names of further modules that decide what it does: those that are being loaded.
+        depends: What it depends on in addition to what it reaches.
 
     Returns:
-        A function: the text of modules is that of now. If one of them is a notebook or a script,
-        whose definitions can be replaced, all is as it is when the function is called.
+        Called, it gives the text of modules as it was at registration, and all that the factory
+        reaches as it is then: a notebook replaces definitions, and sets attributes of modules.
     """
-    there = file_of(caller)
-    callers = [caller] if there is None or _is_own(caller, there, "") else []
-    names = dict.fromkeys([*plugins, *callers, _module(factory)])
-    found: dict[str, str] = {}
-    for place, name in enumerate(name for name in names if not _is_package(name)):
-        path = file_of(name)
-        if path is None:
-            return lambda: _compiled(factory)
-        sources = module_sources(name, path)
-        if name.startswith(PLUGIN):  # whatever its file is called
-            sources[f"{PLUGIN}{place}"] = sources.pop(name)
-        found |= sources
-    return lambda: found
-
-
-def _is_package(name: str) -> bool:
-    return name.partition(".")[0] == __name__.partition(".")[0]
+    plugins = tuple(plugins)
+    texts: dict[str, str] = {}
+    others = [own for own in (caller, _module(factory)) if not is_library(own, file_of(own))]
+    for place, own in enumerate(dict.fromkeys([*plugins, *others])):
+        path = file_of(own)
+        if path is None:  # a notebook or a script
+            continue
+        sources = module_sources(own, path)
+        if own.startswith(PLUGIN):  # whatever its file is called
+            sources[f"{PLUGIN}{place}"] = sources.pop(own)
+        texts |= sources
+    tops = tuple(own.partition(".")[0] for own in plugins)
+    return Code(factory, name, "factory", depends, texts, tops)
 
 
 def _module(thing: Any) -> str:
@@ -168,7 +231,7 @@ def _module(thing: Any) -> str:
     return str(getattr(thing, "__module__", None) or named.__module__)
 
 
-def code_of_object(thing: Any, name: str, argument: str) -> dict[str, str]:
+def code_of_object(thing: Any, name: str, argument: str, depends: Any = None) -> dict[str, str]:
     """Return the digests of an object: of all that it holds, and of the code that it is made of.
 
     Code counts as it was compiled, in addition to the text of its module, which may have been
@@ -178,160 +241,9 @@ def code_of_object(thing: Any, name: str, argument: str) -> dict[str, str]:
         thing: Any object: a scheme, arrays, a function with what it closes over.
         name: What it is called.
         argument: What it was given for.
+        depends: What it depends on in addition to what it holds.
 
     Raises:
         ConfigurationError: If a part of it has a state that cannot be read, such as an open file.
     """
-    return _compiled(thing, name, argument)
-
-
-def _compiled(factory: Any, named: str = "", whole: str = "") -> dict[str, str]:
-    """Return the digests of what a notebook or script defines of a factory, and of its modules."""
-    walk = _Walk(whole)
-    walk.tell(factory)
-    digest = digest_of(chr(10).join(walk.texts).encode())
-    found = {"": f"{digest} {named or _name(factory)}"}
-    for name in walk.modules:
-        path = file_of(name)
-        if path is not None and _is_own(name, path, ""):
-            found |= module_sources(name, path)
-    return found
-
-
-def _name(thing: Any) -> str:
-    return str(getattr(thing, "__qualname__", type(thing).__qualname__))
-
-
-class _Walk:
-    """Goes through all that a value names: code as it was compiled, other values as they are.
-
-    Args:
-        whole: The argument that an object was given for, all of whose values count: those of
-            libraries, and the code of modules, of which else the name and the text do. A value
-            that cannot be compared raises. Empty for code that is registered.
-
-    Attributes:
-        texts: What was found.
-        modules: Names of modules that hold some of it.
-    """
-
-    def __init__(self, whole: str) -> None:
-        """Begin with nothing."""
-        self._whole = whole
-        self.texts: list[str] = []
-        self.modules: dict[str, None] = {}
-        self._seen: dict[int, tuple[int, Any]] = {}  # a value that is kept keeps its number
-
-    def tell(self, thing: Any) -> None:
-        """Add a value, and what it names."""
-        if thing is None or isinstance(thing, bool | int | float | complex | str | bytes):
-            self.texts.append(repr(thing))
-            return
-        if id(thing) in self._seen:
-            self.texts.append(f"again {self._seen[id(thing)][0]}")
-            return
-        self._seen[id(thing)] = len(self._seen), thing
-        for one in self._parts(thing):
-            self.tell(one)
-
-    def _parts(self, thing: Any) -> list[Any]:
-        """Add the words about a value itself, and return its parts."""
-        if isinstance(thing, types.ModuleType):
-            self.modules[thing.__name__] = None
-            return [thing.__name__]
-        if isinstance(thing, set | frozenset):
-            return sorted(map(repr, thing))
-        if isinstance(thing, types.MappingProxyType):
-            return [dict(thing)]
-        if isinstance(thing, list | tuple | dict):
-            inner = (
-                [x for pair in thing.items() for x in pair] if isinstance(thing, dict) else thing
-            )
-            is_plain = type(thing) in (list, tuple, dict)  # else a class with methods, perhaps
-            return [type(thing).__name__ if is_plain else type(thing), len(thing), *inner]
-        if isinstance(thing, types.CodeType):
-            code = [thing.co_code, thing.co_exceptiontable, *thing.co_names, *thing.co_varnames]
-            return [*code, thing.co_consts]
-        if isinstance(thing, functools.partial):
-            return [thing.func, thing.args, thing.keywords]
-        if isinstance(thing, types.MethodType):
-            return [thing.__func__, thing.__self__]
-        if isinstance(thing, property):
-            return [thing.fget, thing.fset]
-        if isinstance(thing, functools.cached_property):
-            return [thing.func]
-        if not isinstance(thing, type) and hasattr(thing, "__wrapped__"):  # jit, cache
-            return [thing.__wrapped__]
-        told = None
-        if not isinstance(thing, type) and hasattr(thing, "__array__"):
-            told = _array(thing)
-        return self._defined(thing) if told is None else told
-
-    def _defined(self, thing: Any) -> list[Any]:
-        """Do so with a function, a class, or a value of a class."""
-        is_value = not isinstance(thing, type | types.FunctionType)
-        module = _module(thing)
-        is_there = module != "__main__" and module in sys.modules
-        path = file_of(module) if is_there else None
-        is_own = not is_there or (path is not None and _is_own(module, path, ""))
-        if is_there:
-            self.modules[module] = None
-        if is_value:
-            is_told = is_own or self._whole or dataclasses.is_dataclass(thing)
-            kind = _name(thing) if is_there and not self._whole else type(thing)
-            return [kind, self._state(thing) if is_told else None]
-        closure = thing.__closure__ if isinstance(thing, types.FunctionType) else None
-        cells = [cell.cell_contents for cell in closure or () if cell != _EMPTY]
-        if is_there and not (is_own and self._whole):
-            return [_name(thing), cells or None]
-        if isinstance(thing, type):
-            own = {name: v for name, v in vars(thing).items() if name not in _NOT_TOLD}
-            return [thing.__qualname__, own, *thing.__bases__]
-        named = dict.fromkeys(_names(thing.__code__))
-        found = [thing.__globals__[name] for name in named if name in thing.__globals__]
-        return [thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, found]
-
-    def _state(self, thing: Any) -> Any:
-        """Return all that a value holds: its fields, or else what pickle would keep of it."""
-        if dataclasses.is_dataclass(thing):
-            return {own.name: getattr(thing, own.name, None) for own in dataclasses.fields(thing)}
-        if not self._whole:
-            return getattr(thing, "__dict__", None)
-        try:
-            return thing.__reduce_ex__(2)
-        except Exception as error:  # whatever a class of somebody's raises
-            raise ConfigurationError(
-                f"`{self._whole}` must hold only values that a digest can be made of; got "
-                f"{shortened(thing)} ({error}): register what makes it in a file, and name the "
-                "file with --plugin"
-            ) from error
-
-
-_EMPTY = types.CellType()
-_NOT_TOLD = ("__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__",
-             "__static_attributes__", "_abc_impl")  # fmt: skip
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    """Go through the names that a function and those inside it look up."""
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from _names(const)
-
-
-def _array(thing: Any) -> list[Any] | None:
-    """Return the words of an array, or of a typed key; None of one that NumPy cannot hold."""
-    import numpy as np  # --help must not wait for it
-
-    kind = str(getattr(thing, "dtype", ""))
-    if kind.startswith("key<"):
-        import jax
-
-        thing = jax.random.key_data(thing)
-    try:
-        values = np.asarray(thing)
-    except Exception:  # of a library's own kind
-        return None
-    content = values.tolist() if values.dtype.kind == "O" else digest_of(values.tobytes())
-    return [kind or str(values.dtype), str(values.shape), content]
+    return Code(thing, name, argument, depends)()

@@ -164,7 +164,11 @@ def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, 
 
 
 def register(
-    name: str, factory: Callable[..., Availability], *, papers: str | Sequence[str] = ()
+    name: str,
+    factory: Callable[..., Availability],
+    *,
+    papers: str | Sequence[str] = (),
+    depends: Any = None,
 ) -> None:
     """Add your own availability model, so that flags, files, sweeps and `cite` accept it.
 
@@ -178,6 +182,8 @@ def register(
             rates are float32[N], one for each client. If the model has no `dropout_rates`,
             results report these rates.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
+        depends: As in `selection.register`: what results depend on in addition to what the factory
+            reaches.
 
     Raises:
         ConfigurationError: If the name is taken or ill-formed, or the factory cannot take rates.
@@ -191,7 +197,8 @@ def register(
         0
     """
     own = own_row(name, factory, None, papers, nouns="models",
-                  given=("each client's dropout rate",), taken=BUILT_IN)  # fmt: skip
+                  given=("each client's dropout rate",), taken=BUILT_IN,
+                  depends=depends)  # fmt: skip
 
     def build(each: Any, rates: Sequence[float], places: Any, *parameters: Any) -> Any:
         from mrsa_jax.availability._random import Availability

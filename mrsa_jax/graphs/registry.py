@@ -114,6 +114,7 @@ def register(
     *,
     label: str | Callable[..., str] | None = None,
     papers: str | Sequence[str] = (),
+    depends: Any = None,
 ) -> None:
     """Add your own assignment graph, which flags, files, sweeps and `cite` then know.
 
@@ -129,6 +130,8 @@ def register(
         label: What titles show, followed by the parameters in parentheses; or what makes all of
             it from the parameters; `name` when None.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
+        depends: As in `selection.register`: what results depend on in addition to what the factory
+            reaches.
 
     Raises:
         ConfigurationError: If the name is taken or ill-formed, or the factory cannot take n.
@@ -141,7 +144,7 @@ def register(
     """
     given = ("the number of clients",)
     own = own_row(name, factory, label, papers, nouns="graphs", given=given,
-                  taken=BUILT_IN)  # fmt: skip
+                  taken=BUILT_IN, depends=depends)  # fmt: skip
 
     def build(num_clients: int, *parameters: Any) -> Any:
         from mrsa_jax.graphs._lists import GraphModel

@@ -374,6 +374,7 @@ def register(
     *,
     label: str | Callable[..., str] | None = None,
     papers: str | Sequence[str] = (),
+    depends: Any = None,
 ) -> None:
     """Add your own selection scheme, which flags, files, sweeps and `cite` then know.
 
@@ -391,6 +392,10 @@ def register(
         label: What tables and figures show, followed by the parameters in parentheses; or what
             makes all of it from the parameters; `name` when None.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
+        depends: What the results depend on in addition to the code and the values that the factory
+            reaches: any value, or a list of values, in which a `pathlib.Path` stands for the
+            content of a file or folder. Required where a digest cannot account for something, such
+            as a file that is read; `()` if it decides on no result.
 
     Raises:
         ConfigurationError: If the name is taken or ill-formed, or the factory cannot take N and K.
@@ -406,7 +411,7 @@ def register(
     """
     given = ("the number of clients", "the cohort size")
     own = own_row(name, factory, label, papers, nouns="schemes", given=given,
-                  taken=BUILT_IN)  # fmt: skip
+                  taken=BUILT_IN, depends=depends)  # fmt: skip
 
     def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
         from mrsa_jax._core.selector import check_selector

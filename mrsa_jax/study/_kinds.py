@@ -207,6 +207,7 @@ def register_attack(
     check: Callable[[Any], None] = lambda settings: None,
     memory_bytes: Callable[[Any], int] = lambda settings: 0,
     papers: str | Sequence[str] = (),
+    depends: Any = None,
 ) -> None:
     """Add your own attack, which `mrsa-jax attack`, sweeps, pages and `cite` then know.
 
@@ -226,12 +227,14 @@ def register_attack(
             after rules of sizes, rates and schemes.
         memory_bytes: Of the largest arrays, by the settings.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
+        depends: As in `selection.register`: what results depend on in addition to what the factory
+            reaches.
 
     Raises:
         ConfigurationError: If the name is taken or ill-formed, or the settings are of no class.
     """
     own = own_row(name, run, None, papers, nouns="attacks", taken=BUILT_IN,
-                  given=("settings", "findings", "progress"))  # fmt: skip
+                  given=("settings", "findings", "progress"), depends=depends)  # fmt: skip
     is_class = isinstance(settings, type) and issubclass(settings, AttackSettings)
     require(is_class, "settings", "must be a dataclass on top of `SumsOfRounds`", settings)
     does = (settings.__doc__ or name).partition("\n")[0].rstrip(".")

@@ -147,7 +147,12 @@ def load_data(name: str, seed: int, directory: Any = None) -> Any:
 
 
 def register(
-    kind: str, name: str, factory: Callable[..., Any], *, papers: str | Sequence[str] = ()
+    kind: str,
+    name: str,
+    factory: Callable[..., Any],
+    *,
+    papers: str | Sequence[str] = (),
+    depends: Any = None,
 ) -> None:
     """Add a model, data set, trainer or quantizer that flags, files, sweeps and `cite` then know.
 
@@ -165,6 +170,8 @@ def register(
         factory: `(*given, *parameters) -> part`. Parameters are an int or a float where they are
             written as one, else text.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
+        depends: As in `selection.register`: what results depend on in addition to what the factory
+            reaches.
 
     Raises:
         ConfigurationError: If there is no such kind, the name is taken or ill-formed, or the
@@ -183,7 +190,7 @@ def register(
 
         taken = (*SOURCES, "tfds")
     own = own_row(name, factory, None, papers, nouns=f"{kind}s", given=own_kind.given,
-                  taken=taken)  # fmt: skip
+                  taken=taken, depends=depends)  # fmt: skip
 
     def built(*values: Any) -> Any:
         part = made(factory, f"a {kind}", *values)

@@ -20,7 +20,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax._core.sources import digest_of
+from mrsa_jax._core.sources import LIBRARIES, Code, library_versions
+from mrsa_jax._core.state import digest_of
 from mrsa_jax._version import __version__
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
@@ -60,7 +61,7 @@ def made_by(config: Any) -> dict[str, str]:
     """Return what the result of any command depends on in addition to its settings.
 
     Returns:
-        The version, and of each other thing by its name a digest and the name of its file.
+        Versions, and of each other thing by its name a digest and the name of its file.
     """
     return Sources().of(config)
 
@@ -68,21 +69,27 @@ def made_by(config: Any) -> dict[str, str]:
 class Sources:
     """What results depend on besides settings, where each file and piece of code is read once.
 
+    Args:
+        is_check: Whether it is to be seen that nothing has changed while results were computed:
+            values that the code keeps for itself as it runs, such as a cache, then change nothing.
+
     Attributes:
         digest: Of a file.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_check: bool = False) -> None:
         """Begin with nothing read."""
         self.digest = functools.cache(lambda path: digest_of(path.read_bytes()))
-        self._code = functools.cache(lambda code: code())
+        self._code = functools.cache(
+            lambda code: code.again() if is_check and isinstance(code, Code) else code()
+        )
         self._of_table = each_once(self._of)
 
     def of(self, config: Any) -> dict[str, str]:
         """Return what `made_by` does."""
         kind = kind_named(_config.command_of(type(config)))
         row = None if kind is None else kind.attack
-        found = {"mrsa_jax": __version__}
+        found = {"mrsa_jax": __version__, **library_versions()}
         if row is not None:
             code = self._code(row.code)
             found |= {f"attack {row.name}, {module}": own for module, own in code.items()}
@@ -134,24 +141,46 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
     """
     if not isinstance(theirs, dict):
         return ("an earlier version of mrsa_jax, which kept no record of files and code",)
-    found = []
-    for name in sorted({*theirs, *ours}):
+    names = {*theirs, *ours}.difference(("mrsa_jax", *LIBRARIES))
+    differing = [
+        name
+        for name in sorted(names)
+        if str(theirs.get(name, "")).split(" ")[0] != ours.get(name, "").split(" ")[0]
+    ]
+    found = _versions_changed(theirs, ours)
+    for name in differing:
         was, now = str(theirs.get(name, "")), ours.get(name, "")
-        if name == "mrsa_jax":
-            if was != now and not any({was, now} <= set(group) for group in _ALIKE):
-                found.append(f"mrsa_jax is {now} now and was {was}")
-        elif was.split(" ")[0] != now.split(" ")[0]:
-            (_, _, file), what = (now or was).partition(" "), name.rpartition(",")[0] or name
-            what = what if what.startswith(("scheme ", "graph ", "attack ")) else what.split(" ")[0]
-            verb = "has changed" if was and now else "is read now" if now else "is not read now"
-            found.append(f"{file} {verb} ({what})")
+        (_, _, file), (thing, _, part) = (now or was).partition(" "), name.rpartition(",")
+        if thing and not part.strip() and sum(one.startswith(f"{thing},") for one in differing) > 1:
+            continue  # what it reaches changes with the text or file that is named
+        what = thing or name
+        what = what if what.startswith(("scheme ", "graph ", "attack ")) else what.split(" ")[0]
+        verb = "has changed" if was and now else "is read now" if now else "is not read now"
+        found.append(f"{file} {verb} ({what})")
     return tuple(dict.fromkeys(found))
+
+
+def _versions_changed(theirs: Mapping[str, Any], ours: Mapping[str, str]) -> list[str]:
+    """Say which versions differ between two records of what made a result."""
+    found = []
+    was, now = str(theirs.get("mrsa_jax", "")), ours.get("mrsa_jax", "")
+    if was != now and not any({was, now} <= set(group) for group in _ALIKE):
+        found.append(f"mrsa_jax is {now} now and was {was}")
+    kept = [name for name in LIBRARIES if name in theirs]
+    if ours.keys() & set(LIBRARIES) and not kept:
+        found.append(f"versions of {', '.join(LIBRARIES)} are recorded now")
+    for name in kept:
+        if theirs[name] != ours.get(name):
+            found.append(f"{name} is {ours.get(name)} now and was {theirs[name]}")
+    return found
 
 
 def changes_since(before: Mapping[str, str], config: Any) -> tuple[str, ...]:
     """Say what has changed since `made_by` was that of a configuration."""
-    is_alone = before.keys() == {"mrsa_jax"}  # no file is read, and no code but the package's
-    return changes(before, {"mrsa_jax": __version__} if is_alone else made_by(config))
+    # no file is read, and no code but that of the package and of libraries
+    is_alone = before.keys() <= {"mrsa_jax", *LIBRARIES}
+    versions = {"mrsa_jax": __version__, **library_versions()}
+    return changes(before, versions if is_alone else Sources(is_check=True).of(config))
 
 
 _RUN = "run.json"

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mrsa_jax._core.registry import label_of_words, no_parameters
-from mrsa_jax._core.sources import code_of_object, digest_of
+from mrsa_jax._core.sources import Code
+from mrsa_jax._core.state import digest_of
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as selection
@@ -32,6 +33,7 @@ def sweep(
     out: str | pathlib.Path | None = None,
     overwrite: bool = False,
     reuse: str | pathlib.Path | None = None,
+    depends: Any = None,
     memory_bytes: int | None = None,
     devices: int | None = None,
     workers: int | None = None,
@@ -56,6 +58,8 @@ def sweep(
         out: Folder of the store; as the study says, or `results/sweep`, if left out.
         overwrite: Replace another study there, or start this one anew.
         reuse: Folder of another sweep: points that it has are taken from there.
+        depends: What the results depend on in addition to what the objects reach, as in
+            `selection.register`; it counts for each of them.
         memory_bytes: Bound on the memory of the points that are computed at once.
         devices: Devices that a point's trials, or clients, are dealt out to.
         workers: Compute in so many processes of this machine, by dask. Objects do not reach them.
@@ -101,8 +105,10 @@ def sweep(
             check_count(value, name, "must be a positive integer or None")
     progress = checked_progress(progress)
     with contextlib.ExitStack() as stack:
-        objects = Objects(stack)
+        objects = Objects(stack, depends)
         asked = sweep_of(objects.named(study)) if isinstance(study, Mapping) else load_sweep(study)
+        rule = "must only be set with objects: what is registered names its own with `register`"
+        require(depends is None or bool(objects.names), "depends", rule, depends)
         rule = (
             "must not be set with objects, which other processes do not have: register them in a "
             "file, and run mrsa-jax sweep STUDY.toml --plugin FILE.py --workers"
@@ -190,13 +196,15 @@ class Objects:
 
     Args:
         stack: Takes the names back when it ends.
+        depends: What they depend on in addition to what they reach.
 
     Attributes:
         names: Those that were given.
     """
 
-    def __init__(self, stack: contextlib.ExitStack) -> None:
+    def __init__(self, stack: contextlib.ExitStack, depends: Any = None) -> None:
         """Begin with none."""
+        self._depends = depends
         self.names: list[str] = []
         self._stack = stack
 
@@ -241,17 +249,18 @@ class Objects:
         good = good and not any(one in name for one in (":", " at 0x", "<lambda>"))
         rule = "must have a name that tables can show, without a colon, as {'mine': object} gives"
         require(good, path, rule, name)
-        code = code_of_object(thing, name, path)
+        code = Code(thing, name, path, self._depends)
+        digests = code()
         rows = family.rows
         if name in rows:
             rule = "must have a name that nothing else has, as {'another': object} gives"
-            require(name in self.names and rows[name].code() == code, path, rule, name)
+            require(name in self.names and rows[name].code() == digests, path, rule, name)
             return
         value, legal = _linen(thing), f"object_{digest_of(name.encode())}"
         is_value = family.has_value(value)
         family.register(legal, family.made(value) if is_value else value)
         row = rows.pop(legal)
-        own: dict[str, Any] = {"code": lambda: code, "rule": row.rule.replace(legal, name)}
+        own: dict[str, Any] = {"code": code.again, "rule": row.rule.replace(legal, name)}
         if hasattr(row, "label"):
             own["label"] = label_of_words(name)
         if is_value:

@@ -1,0 +1,930 @@
+"""The state of an object: a digest that changes with every value that the object reaches.
+
+Each kind of object has one rule, which accounts for all of its state. A kind without a rule raises,
+and so does code that reads what lies outside of the program: files, the environment, modules that
+are named while it runs. `depends` then names these things instead.
+
+Code counts as it was compiled, with its defaults, its closure, and the globals and attributes of
+modules that it uses. Libraries count by the names of what is used, and by their versions. Nothing
+depends on paths, on addresses in memory, on the order of sets or on the numbers of lines.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import copyreg
+import dis
+import functools
+import hashlib
+import importlib
+import importlib.util
+import pathlib
+import sys
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from mrsa_watch._base.errors import ConfigurationError, require, shortened
+
+_LIBRARIES = ("site-packages", "dist-packages")
+_PACKAGES = ("mrsa_jax", "mrsa_watch", "mrsa_papers")
+_READS_OUTSIDE = "which reads what lies outside of the program"
+_MOST_NESTED = 40  # tuples in tuples that count as one constant
+
+Told: TypeAlias = tuple[str, Sequence[Any]]
+"""What a rule says of an object: words, and the parts whose words follow."""
+
+
+class _UnaccountedError(Exception):
+    """An object whose state no rule accounts for.
+
+    Attributes:
+        got: The object, as a message shows it.
+        reason: Why there is no rule.
+    """
+
+    def __init__(self, got: str, reason: str) -> None:
+        super().__init__(got, reason)
+        self.got = got
+        self.reason = reason
+
+
+def digest_of(content: bytes) -> str:
+    """Return 32 hex digits that name some bytes."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def file_of(name: str) -> pathlib.Path | None:
+    """Return the Python file of a loaded module; None for a notebook or a script."""
+    path = pathlib.Path(getattr(sys.modules.get(name), "__file__", None) or "")
+    return path if name != "__main__" and path.suffix == ".py" and path.is_file() else None
+
+
+def is_library(name: str, path: pathlib.Path | None) -> bool:
+    """Return whether a module belongs to Python, to this package, or to an installed package."""
+    top = name.partition(".")[0]
+    if top == "__main__":
+        return False
+    if top in sys.stdlib_module_names or top in _PACKAGES:
+        return True
+    return path is not None and any(part in path.parts for part in _LIBRARIES)
+
+
+# --- what lies outside ----------------------------------------------------------------------------
+
+_OUTSIDE = frozenset(
+    f"{module}.{name}"
+    for module, names in {
+        "builtins": "open input eval exec __import__",
+        "io": "open open_code FileIO",
+        "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat"
+              " open read popen system getlogin",
+        "os.path": "exists lexists isfile isdir getsize getmtime",
+        "sys": "argv modules path stdin",
+        "glob": "glob iglob",
+        "importlib": "import_module reload __import__",
+        "importlib.util": "spec_from_file_location module_from_spec",
+        "importlib.resources": "files open_binary open_text read_binary read_text",
+        "pkgutil": "get_data",
+        "runpy": "run_path run_module",
+        "subprocess": "run Popen call check_call check_output getoutput getstatusoutput",
+        "socket": "socket create_connection",
+        "urllib.request": "urlopen urlretrieve",
+        "sqlite3": "connect",
+        "shelve": "open",
+        "mmap": "mmap",
+        "codecs": "open",
+        "gzip": "open GzipFile",
+        "bz2": "open BZ2File",
+        "lzma": "open LZMAFile",
+        "tarfile": "open TarFile",
+        "zipfile": "ZipFile",
+        "fileinput": "input FileInput",
+        "linecache": "getline getlines",
+        "numpy": "load loadtxt genfromtxt fromfile fromregex memmap",
+        "jax.numpy": "load fromfile",
+        "pandas": "read_csv read_table read_fwf read_json read_parquet read_feather read_orc"
+                  " read_hdf read_pickle read_excel read_sql read_sql_query read_sql_table"
+                  " read_stata read_sas read_spss read_xml read_html read_clipboard",
+        "xarray": "open_dataset open_dataarray open_zarr open_mfdataset load_dataset"
+                  " load_dataarray open_datatree",
+        "zarr": "open open_array open_group load",
+        "scipy.io": "loadmat mmread netcdf_file readsav",
+        "PIL.Image": "open",
+        "matplotlib.image": "imread",
+        "matplotlib.pyplot": "imread",
+        "requests": "get post request Session",
+        # draws from a generator that the whole process shares
+        "random": "random uniform randint choice choices sample shuffle randrange getrandbits gauss"
+                  " normalvariate betavariate expovariate triangular randbytes",
+        "numpy.random": "rand randn randint random random_sample choice shuffle permutation normal"
+                        " uniform standard_normal exponential poisson binomial beta gamma bytes"
+                        " geometric multinomial dirichlet laplace",
+    }.items()
+    for name in names.split()
+)  # fmt: skip
+"""What reads files, the environment, the command line, or a generator that is not an object's."""
+_READING_METHODS = frozenset(("read_text", "read_bytes", "iterdir", "rglob"))
+"""Methods of paths, which no other common class has."""
+_PATH_METHODS = _READING_METHODS | {
+    "open", "glob", "exists", "is_file", "is_dir", "stat", "resolve", "cwd", "home"
+}  # fmt: skip
+"""Those that only count as such where code uses paths."""
+
+
+class _Missing:
+    """What a name means that nothing defines."""
+
+
+_MISSING = _Missing()
+
+
+def _outside() -> dict[int, tuple[str, Any]]:
+    """Return names and objects of `_OUTSIDE`, as far as they are loaded, by their addresses."""
+    found = {}
+    for name in _OUTSIDE:
+        module, _, attribute = name.rpartition(".")
+        thing = getattr(sys.modules.get(module), attribute, _MISSING)
+        if thing is not _MISSING:
+            found[id(thing)] = name, thing
+    return found
+
+
+def _read_by(module: str, attributes: Collection[str]) -> str | None:
+    """Return what lies outside that code reads which has a module and reads these attributes."""
+    for name in sorted(_OUTSIDE):
+        if name.startswith(f"{module}.") and {*name[len(module) + 1 :].split(".")} <= {*attributes}:
+            return name
+    return None
+
+
+# --- what code uses -------------------------------------------------------------------------------
+
+
+class _Use(NamedTuple):
+    """A name that code looks up.
+
+    Attributes:
+        name: A global, or the module that is imported.
+        attributes: Those that follow it at once; of an import, what is imported from it.
+        level: Of an import, the dots before its name; -1 for a global.
+    """
+
+    name: str
+    attributes: tuple[str, ...]
+    level: int = -1
+
+
+_FILLING = ("CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+
+
+@functools.cache
+def _uses(code: types.CodeType) -> tuple[tuple[_Use, ...], frozenset[str]]:
+    """Return the names that a function and those inside it look up, and all attributes they read.
+
+    Examples:
+        >>> _uses((lambda: collections.deque.append).__code__)[0]
+        (_Use(name='collections', attributes=('deque', 'append'), level=-1),)
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _FILLING]
+    uses: dict[_Use, None] = {}
+    attributes = {step.argval for step in steps if step.opname in _ATTRIBUTES}
+    for place, step in enumerate(steps):
+        if step.opname in _GLOBALS:
+            behind = _leading(steps[place + 1 :])
+            uses[_Use(step.argval, behind)] = None
+        elif step.opname == "IMPORT_NAME":
+            level, names = (before.argval for before in steps[place - 2 : place])
+            uses[_Use(step.argval, tuple(names or ()), level)] = None
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            inner, more = _uses(const)
+            uses |= dict.fromkeys(inner)
+            attributes |= more
+    return tuple(uses), frozenset(attributes)
+
+
+def _leading(steps: Iterable[dis.Instruction]) -> tuple[str, ...]:
+    """Return the attributes that are read one of another, from the first step on."""
+    found = []
+    for step in steps:
+        if step.opname not in _ATTRIBUTES:
+            break
+        found.append(step.argval)
+    return tuple(found)
+
+
+# --- the walk -------------------------------------------------------------------------------------
+
+
+class Walk:
+    """Goes through all that an object reaches.
+
+    Args:
+        is_named: Whether `depends` names what has no rule, which then counts by its kind alone.
+        reads_paths: Whether a path stands for the content of its file or folder.
+        own: Top-level names of installed packages that count as a user's code.
+
+    Attributes:
+        modules: Names of a user's modules that hold some of it.
+        libraries: Top-level names of the installed packages that it uses.
+        files: Names and digests of the files that paths stand for.
+    """
+
+    def __init__(
+        self, *, is_named: bool = False, reads_paths: bool = False, own: Collection[str] = ()
+    ) -> None:
+        """Begin with nothing seen."""
+        self.modules: dict[str, None] = {}
+        self.libraries: dict[str, None] = {}
+        self.files: list[tuple[str, str]] = []
+        self._is_named = is_named
+        self._reads_paths = reads_paths
+        self._own = frozenset(own)
+        self._numbers: dict[int, tuple[int, Any]] = {}  # an object that is kept keeps its address
+        self._constants: dict[int, tuple[str | None, Any]] = {}
+        self._outside = _outside()
+
+    def digest(self, root: Any, argument: str) -> str:
+        """Return the digest of an object.
+
+        Args:
+            root: The object.
+            argument: What it was given for.
+
+        Raises:
+            ConfigurationError: If a part of it has no rule.
+        """
+        try:
+            return self._digest(root)
+        except _UnaccountedError as error:
+            raise ConfigurationError(
+                f"`{argument}` must hold only values that a digest can be made of; got "
+                f"{error.got} ({error.reason}): name what it depends on with depends=, such as "
+                "depends=pathlib.Path('data.npy') for the content of a file"
+            ) from error.__cause__
+
+    def _digest(self, root: Any) -> str:
+        content = hashlib.sha256()
+        left = [root]
+        while left:
+            thing = left.pop()
+            try:
+                words, parts = self._told(thing)
+            except _UnaccountedError:
+                if not self._is_named:
+                    raise
+                words, parts = f"named {_kind(thing)}", ()
+            except ConfigurationError:
+                raise
+            except Exception as error:  # whatever a class of a user's raises
+                if not self._is_named:
+                    raise _UnaccountedError(shortened(thing), str(error)) from error
+                words, parts = f"named {_kind(thing)}", ()
+            text = f"{words} {len(parts)}".encode("utf-8", "surrogatepass")
+            content.update(b"%d:%b" % (len(text), text))
+            left.extend(reversed(parts))
+        return content.hexdigest()[:32]
+
+    def _told(self, thing: Any) -> Told:
+        """Return the words of an object that was not met yet, and its parts."""
+        constant = self._constant(thing)
+        if constant is not None:
+            return constant, ()
+        if id(thing) in self._numbers:
+            return f"again {self._numbers[id(thing)][0]}", ()
+        self._numbers[id(thing)] = len(self._numbers), thing
+        self._check_inside(thing)
+        name = self._library_name(thing)
+        if name is not None:
+            return f"library {name}", ()
+        if isinstance(thing, type):
+            return self._class(thing)
+        if isinstance(thing, types.ModuleType):
+            return self._module(thing)
+        rule = _RULES.get(type(thing), Walk._instance)
+        return rule(self, thing)
+
+    def _check_inside(self, thing: Any) -> None:
+        if id(thing) in self._outside:
+            name, _ = self._outside[id(thing)]
+            raise _UnaccountedError(name, _READS_OUTSIDE)
+
+    def _constant(self, thing: Any, depth: int = 0) -> str | None:
+        """Return the words of a value that cannot change: a number, a text, code, tuples of them.
+
+        Whether two of these are one object says nothing, and may differ between processes.
+        """
+        kind = type(thing)
+        if kind in _ATOMS:
+            return f"{kind.__name__} {_ATOMS[kind](thing)}"
+        if kind not in _CONSTANTS or depth > _MOST_NESTED:
+            return None
+        if id(thing) not in self._constants:
+            inner = [self._constant(part, depth + 1) for part in _CONSTANTS[kind](thing)]
+            words = [own for own in inner if own is not None]
+            told = None
+            if len(words) == len(inner):
+                words = sorted(words) if kind is frozenset else words
+                each = "".join(f"{len(own)}:{own}" for own in words)
+                told = f"{kind.__name__} {digest_of(each.encode('utf-8', 'surrogatepass'))}"
+            self._constants[id(thing)] = told, thing
+        return self._constants[id(thing)][0]
+
+    def is_library(self, name: str) -> bool:
+        """Return whether a module is not a user's."""
+        if name.partition(".")[0] in self._own:
+            return False
+        module = sys.modules.get(name) or sys.modules.get(name.partition(".")[0])
+        place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+        return is_library(name, pathlib.Path(place) if place else None)
+
+    def _library_name(self, thing: Any) -> str | None:
+        """Return the name by which an installed package offers an object; None if none does."""
+        if isinstance(thing, types.ModuleType):
+            return None
+        kind = type(thing)
+        if not isinstance(thing, type) and not self.is_library(_module_of(kind)):
+            return None
+        module = getattr(thing, "__module__", None)
+        name = getattr(thing, "__qualname__", None)
+        if isinstance(thing, _METHODS):
+            module, name = _module_of(thing.__objclass__), thing.__qualname__
+        if kind.__name__ == "ufunc" and not module:
+            module, name = "numpy", thing.__name__
+        if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
+            return None
+        if not self.is_library(module):
+            return None
+        found = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, _MISSING)
+        if found is not thing:
+            return None
+        self._met_library(module)
+        return f"{module}.{name}"
+
+    def _met_library(self, module: str) -> None:
+        top = module.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in _PACKAGES:
+            self.libraries[top] = None
+
+    # --- functions, classes, modules --------------------------------------------------------------
+
+    def _function(self, thing: types.FunctionType) -> Told:
+        if thing.__code__ is _DISPATCH_CODE:  # it also holds a cache of what was called
+            return "singledispatch", [dict(thing.registry)]  # type: ignore[attr-defined]
+        module = str(thing.__globals__.get("__name__", "__main__"))
+        cells = [_content(cell) for cell in thing.__closure__ or ()]
+        parts = [thing.__defaults__, thing.__kwdefaults__, cells, _more(thing)]
+        if self.is_library(module):
+            self._met_library(module)
+            return f"library function {module}.{thing.__code__.co_qualname}", parts
+        self.modules[module] = None
+        head = [thing.__qualname__, thing.__code__, _annotations(thing)]
+        return "function", [*head, *parts, self._used(thing)]
+
+    def _used(self, function: types.FunctionType) -> list[Any]:
+        """Return the globals that a function uses, by name."""
+        uses, attributes = _uses(function.__code__)
+        found: list[Any] = []
+        for use in uses:
+            if use.level < 0:
+                found += self._global(function, use, attributes)
+            else:
+                found += self._imported(function, use, attributes)
+        has_paths = any(_is_of_paths(function, use) for use in uses)
+        methods = attributes & (_PATH_METHODS if has_paths else _READING_METHODS)
+        if methods:
+            self._refuse(f"pathlib.Path.{min(methods)}", function)
+        return found
+
+    def _global(
+        self, function: types.FunctionType, use: _Use, attributes: frozenset[str]
+    ) -> list[Any]:
+        """Return a global by its name, or what is read of a module that it is."""
+        if use.name in _OF_MODULES:
+            return [use.name]
+        if use.name == "globals":
+            return [use.name, _Globals(function.__globals__)]
+        thing = function.__globals__.get(use.name, _MISSING)
+        if thing is _MISSING:
+            thing = getattr(builtins, use.name, _MISSING)
+        return self._read(function, use.name, thing, use.attributes, attributes)
+
+    def _imported(
+        self, function: types.FunctionType, use: _Use, attributes: frozenset[str]
+    ) -> list[Any]:
+        """Return what a function imports when it runs; a user's module is imported for that."""
+        package = function.__globals__.get("__package__") or ""
+        name = "." * use.level + use.name
+        name = importlib.util.resolve_name(name, package) if use.level else name
+        if self.is_library(name) or (name not in sys.modules and _is_installed(name)):
+            self._met_library(name)
+            outside = _read_by(name, {*use.attributes, *attributes})
+            if outside is not None:
+                self._refuse(outside, function)
+            return [f"import {name}", list(use.attributes)]
+        try:
+            module: Any = importlib.import_module(name)
+        except Exception:  # it fails when the function runs, or is not needed there
+            return [f"missing {name}"]
+        if not use.attributes:
+            return self._read(function, name, module, (), attributes)
+        found: list[Any] = []
+        for attribute in use.attributes:
+            if not hasattr(module, attribute) and _is_found(f"{name}.{attribute}"):
+                importlib.import_module(f"{name}.{attribute}")
+            found += self._read(function, name, module, (attribute,), attributes)
+        return found
+
+    def _read(
+        self,
+        function: types.FunctionType,
+        name: str,
+        thing: Any,
+        behind: tuple[str, ...],
+        attributes: frozenset[str],
+    ) -> list[Any]:
+        """Return what a name means, or the attributes behind it where it is a module."""
+        holder = None
+        place = 0
+        while isinstance(thing, types.ModuleType) and place < len(behind):
+            holder = thing
+            if not self.is_library(holder.__name__):
+                self.modules[holder.__name__] = None
+            thing = getattr(thing, behind[place], _MISSING)
+            name = f"{name}.{behind[place]}"
+            place += 1
+        if thing is _MISSING:
+            return [f"missing {name}"]
+        if holder is not None and self.is_library(holder.__name__):
+            return self._of_library(function, name, thing, holder)
+        if isinstance(thing, types.ModuleType) and self.is_library(thing.__name__):
+            outside = _read_by(thing.__name__, attributes)
+            if outside is not None:
+                self._refuse(outside, function)
+        return [name, thing]
+
+    def _of_library(
+        self, function: types.FunctionType, name: str, thing: Any, holder: types.ModuleType
+    ) -> list[Any]:
+        """Return an attribute of a library's module: by its name, unless a user can have set it."""
+        self._met_library(holder.__name__)
+        if id(thing) in self._outside:
+            self._refuse(self._outside[id(thing)][0], function)
+        elif isinstance(thing, types.ModuleType):
+            return [name]
+        elif self._is_own(thing) or _is_plain(thing):
+            return [name, thing]
+        return [name]
+
+    def _refuse(self, name: str, function: types.FunctionType) -> None:
+        if not self._is_named:
+            reason = f"{_READS_OUTSIDE}, in {function.__qualname__}"
+            raise _UnaccountedError(name, reason)
+
+    def _is_own(self, thing: Any) -> bool:
+        """Return whether an object is code of a user's, or wraps some."""
+        for _ in range(_MOST_NESTED):
+            if isinstance(thing, types.FunctionType):
+                if not self.is_library(str(thing.__globals__.get("__name__", ""))):
+                    return True
+            elif not self.is_library(_module_of(thing if isinstance(thing, type) else type(thing))):
+                return True
+            thing = getattr(thing, "__wrapped__", None)
+            if thing is None:
+                return False
+        return True
+
+    def _class(self, thing: type) -> Told:
+        """Tell of a class that no library offers by its name: all that it defines."""
+        module = _module_of(thing)
+        if not self.is_library(module):
+            self.modules[module] = None
+        defined = _more(thing)
+        abstract = getattr(thing, "_abc_impl", None)
+        virtual = {ref() for ref in _virtual(thing)} - {None} if abstract is not None else set()
+        return "class", [
+            thing.__qualname__, type(thing), thing.__bases__, defined, virtual, _pytree(thing)
+        ]  # fmt: skip
+
+    def _module(self, thing: types.ModuleType) -> Told:
+        """Tell of a module that is used as a whole: all that a user's module defines."""
+        if self.is_library(thing.__name__):
+            self._met_library(thing.__name__)
+            return f"library {thing.__name__}", ()
+        self.modules[thing.__name__] = None
+        place = pathlib.Path(getattr(thing, "__file__", None) or "")
+        if place.suffix in (".so", ".pyd") and place.is_file():
+            return f"extension {digest_of(place.read_bytes())}", ()
+        return "module", [_Globals(vars(thing))]
+
+    def _globals(self, thing: _Globals) -> Told:
+        """Tell of all globals of a module, sorted: modules that are imported later add names."""
+        inner = f"{thing.names.get('__name__')}."
+        found: list[Any] = []
+        for name in sorted(thing.names):
+            own = thing.names[name]
+            is_inner = isinstance(own, types.ModuleType) and own.__name__.startswith(inner)
+            if name not in _OF_MODULES and not is_inner:
+                found += [name, own]
+        return "globals", found
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _set(self, thing: Any) -> Told:
+        """Tell of elements by their digests, sorted; what they share among them says nothing."""
+        elements = set.__iter__(thing) if isinstance(thing, set) else frozenset.__iter__(thing)
+        before = self._numbers
+        several = []
+        for element in elements:
+            self._numbers = dict(before)
+            several.append(self._constant(element) or self._digest(element))
+        self._numbers = before
+        return f"set {digest_of(' '.join(sorted(several)).encode('utf-8', 'surrogatepass'))}", ()
+
+    def _array(self, thing: Any) -> Told:
+        """Tell of an array of NumPy: its type, its shape and its content, part by part."""
+        import numpy as np  # --help must not wait for it
+
+        plain = thing.view(np.ndarray)
+        dtype = plain.dtype
+        words = f"array {plain.shape}"
+        if dtype.names is not None:  # bytes between its fields say nothing
+            return words, [dtype, *(plain[name] for name in dtype.names)]
+        if dtype.hasobject or dtype.kind == "T":  # its bytes are addresses
+            return words, [dtype, plain.ravel().tolist()]
+        return f"{words} {digest_of(plain.tobytes())}", [dtype]
+
+    def _dtype(self, thing: Any) -> Told:
+        fields = None
+        if thing.names is not None:
+            fields = [(name, thing.fields[name][1:], thing.fields[name][0]) for name in thing.names]
+        words = f"dtype {thing!r} {thing.byteorder} {thing.itemsize} {thing.alignment}"
+        return words, [fields, dict(thing.metadata or {})]
+
+    def _scalar(self, thing: Any) -> Told:
+        """Tell of a single value of NumPy."""
+        import numpy as np
+
+        return "scalar", [np.asarray(thing)]
+
+    def _path(self, thing: pathlib.PurePath) -> Told:
+        if not self._reads_paths:
+            return "path", [str(thing)]
+        path = pathlib.Path(thing)
+        require(path.exists(), "depends", "must name files and folders that there are", str(path))
+        inner = sorted(path.rglob("*")) if path.is_dir() else [path]
+        files = [(one, digest_of(one.read_bytes())) for one in inner if one.is_file()]
+        self.files += [(one.name, digest) for one, digest in files]
+        return "path", [(str(one.relative_to(path)), digest) for one, digest in files]
+
+    def _instance(self, thing: Any) -> Told:
+        """Tell of a value of a class: what its built-in base holds, slots and attributes."""
+        special = _special(thing)
+        if special is not None:
+            return special
+        kind = type(thing)
+        attributes = _attributes(thing)  # first: what pickle keeps differs once they are there
+        content: Told = ("", ())
+        covered: tuple[type, ...] = (object,)
+        for place, base in enumerate(kind.__mro__):
+            ruled = _rule_of_base(kind, base)
+            if ruled is not None:
+                rule, base = ruled
+                content, covered = rule(self, thing), (*kind.__mro__[place:], *base.__mro__)
+                break
+            if _has_hidden_state(base):
+                content, covered = ("reduced", [_reduced(thing, base)]), base.__mro__
+                break
+        derived = {name for base in kind.__mro__ for name in _DERIVED.get(_kind_of(base), ())}
+        state = {
+            name if base is None else f"{name} of {base.__qualname__}": own
+            for (base, name), own in attributes.items()
+            if base not in covered and name not in derived and name not in _NOT_TOLD
+        }
+        words, parts = content
+        return f"value {words}", [kind, list(parts), state]
+
+
+class _Globals:
+    """All names of a module, as one object.
+
+    Attributes:
+        names: What they mean.
+    """
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+
+
+_NOT_TOLD = frozenset((
+    "__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__",
+    "_abc_impl",
+))  # fmt: skip
+"""Attributes of classes, functions and values that decide on no result."""
+_OF_MODULES = frozenset((
+    "__name__", "__file__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__",
+    "__cached__", "__path__", "__annotations__", "__warningregistry__",
+))  # fmt: skip
+"""Globals that say where a module lies."""
+_DERIVED: dict[str, tuple[str, ...]] = {
+    "flax.linen.module.Module": ("_id", "_state", "_parent_ref", "scope"),
+    "flax.core.frozen_dict.FrozenDict": ("_hash",),
+    "numpy.vectorize": ("_ufunc", "__doc__"),
+    "pandas.core.generic.NDFrame": ("_item_cache", "_cacher", "_is_copy"),
+    "pandas.core.indexes.base.Index": ("_cache", "_engine", "_id", "_references"),
+    "pandas.core.base.NoNewAttributesMixin": ("_cache",),
+    "xarray.core.dataset.Dataset": ("_cache", "_close"),
+    "xarray.core.dataarray.DataArray": ("_cache", "_close"),
+}
+"""Attributes that classes of libraries fill as they are used, and that follow from the others."""
+
+
+def _kind_of(kind: type) -> str:
+    return f"{_module_of(kind)}.{kind.__qualname__}"
+
+
+def _module_of(kind: type) -> str:
+    """Return the name of a class's module; classes written in C may have none."""
+    return kind.__module__ if isinstance(kind.__module__, str) else "builtins"
+
+
+def _kind(thing: Any) -> str:
+    """Return the name of an object's class, or its own where it has one."""
+    own = thing if isinstance(thing, type) else type(thing)
+    return f"{own.__qualname__} {getattr(thing, '__qualname__', '')}"
+
+
+def _more(thing: Any) -> dict[str, Any]:
+    """Return the attributes of a function or a class."""
+    return {name: own for name, own in vars(thing).items() if name not in _NOT_TOLD}
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing is in it yet
+        return _MISSING
+
+
+def _annotations(function: types.FunctionType) -> dict[str, Any]:
+    return {
+        name: getattr(own, "__forward_arg__", own) for name, own in function.__annotations__.items()
+    }
+
+
+def _is_of_paths(function: types.FunctionType, use: _Use) -> bool:
+    """Return whether a name that a function looks up is a path, their class or module."""
+    if use.level >= 0:
+        return use.name == "pathlib"
+    thing = function.__globals__.get(use.name)
+    if isinstance(thing, type):
+        return issubclass(thing, pathlib.PurePath)
+    return thing is pathlib or isinstance(thing, pathlib.PurePath)
+
+
+def _virtual(thing: type) -> Iterable[Any]:
+    """Return references to the classes that were registered with an abstract one."""
+    import _abc
+
+    registered: Iterable[Any] = _abc._get_dump(thing)[0]  # type: ignore[attr-defined]
+    return registered
+
+
+def _pytree(thing: type) -> Any:
+    """Return how JAX takes values of a class apart, None if nobody said so."""
+    registry: dict[type, Any] = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+    return registry.get(thing)
+
+
+def _is_installed(name: str) -> bool:
+    """Return whether a module that is not loaded belongs to a library."""
+    if not _is_found(name.partition(".")[0]):
+        return False
+    spec = importlib.util.find_spec(name.partition(".")[0])
+    origin = getattr(spec, "origin", None)
+    return is_library(name, pathlib.Path(origin) if origin else None)
+
+
+def _is_found(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _is_plain(thing: Any) -> bool:
+    """Return whether a value is a number, a text, an array, or a container of such."""
+    kind = type(thing)
+    if kind in (list, tuple, set, frozenset):
+        return all(map(_is_plain, thing))
+    if kind is dict:
+        return all(map(_is_plain, (*thing, *thing.values())))
+    return kind in _ATOMS or kind.__name__ == "ndarray"
+
+
+def _has_hidden_state(kind: type) -> bool:
+    """Return whether a class holds more than its slots, its attributes and its references show.
+
+    That is so of classes written in C: their values are larger than what Python can read of them.
+    """
+    base = kind.__base__
+    if base is None:
+        return False
+    own = vars(kind)
+    members = sum(isinstance(value, types.MemberDescriptorType) for value in own.values())
+    size = kind.__basicsize__ - base.__basicsize__ - 8 * members
+    shown = 8 * (("__dict__" in own) + ("__weakref__" in own))
+    return not 0 <= size <= shown or kind.__itemsize__ != base.__itemsize__
+
+
+def _reduced(thing: Any, base: type) -> Any:
+    """Return what pickle would keep of a value whose class, or a class below it, is written in C.
+
+    A class of a user's on top of it may say otherwise, and leave something out.
+    """
+    reducer: Any = copyreg.dispatch_table.get(type(thing))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if reducer is not None:
+            found = reducer(thing)
+        elif base.__reduce_ex__ is not object.__reduce_ex__:
+            found = base.__reduce_ex__(thing, 4)
+        elif base.__reduce__ is not object.__reduce__:
+            found = base.__reduce__(thing)
+        elif getattr(base, "__getstate__", None) is not getattr(object, "__getstate__", None):
+            found = base.__getstate__(thing)  # type: ignore[attr-defined]
+        else:
+            raise _UnaccountedError(shortened(thing), f"no rule reads a {type(thing).__qualname__}")
+    if isinstance(found, tuple):
+        return [list(own) if isinstance(own, Iterator) else own for own in found]
+    return found
+
+
+def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
+    """Return the slots of a value, by class and name, and its attributes, by None and name."""
+    found: dict[tuple[type | None, str], Any] = {}
+    for base in type(thing).__mro__:
+        for name, own in vars(base).items():
+            is_slot = isinstance(own, types.MemberDescriptorType)
+            if name == "__dict__" and (is_slot or isinstance(own, types.GetSetDescriptorType)):
+                found |= {
+                    (None, attribute): value for attribute, value in own.__get__(thing).items()
+                }
+            elif is_slot:
+                with contextlib.suppress(AttributeError):  # it was never set
+                    found[base, name] = own.__get__(thing)
+    return found
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def _of(words: str, *names: str) -> Callable[[Walk, Any], Told]:
+    """Return the rule of a kind all of whose state lies in some attributes."""
+    return lambda walk, thing: (words, [getattr(thing, name) for name in names])
+
+
+def _constant_of_code(code: types.CodeType) -> list[Any]:
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return [code.co_code, code.co_exceptiontable, *counts, *names, code.co_consts]
+
+
+def _builtin(walk: Walk, thing: Any) -> Told:
+    """Tell of a function in C, which may be a method of a value."""
+    owner = thing.__self__
+    if owner is None or isinstance(owner, types.ModuleType):
+        module = str(thing.__module__ or getattr(owner, "__name__", ""))
+        if not walk.is_library(module) and module:
+            return f"builtin {thing.__qualname__}", [sys.modules.get(module)]
+        return f"builtin {module}.{thing.__qualname__}", ()
+    return f"builtin {thing.__name__}", [owner]
+
+
+def _special(thing: Any) -> Told | None:
+    """Return the words of a value of JAX, Numba or the standard library that has its own rule."""
+    kind = type(thing)
+    top = _module_of(kind).partition(".")[0]
+    if top in ("jax", "jaxlib"):
+        return _of_jax(thing)
+    if top == "numba" and hasattr(thing, "py_func"):
+        return "numba", [thing.py_func, dict(thing.targetoptions), dict(thing.locals)]
+    if isinstance(thing, weakref.ref):
+        return "reference", [thing()]
+    if _module_of(kind) in ("_thread", "threading", "logging") and kind.__name__ != "_local":
+        return f"{kind.__qualname__}", ()  # it decides on no result
+    return None
+
+
+def _of_jax(thing: Any) -> Told | None:
+    jax: Any = sys.modules["jax"]
+    name = type(thing).__name__
+    if isinstance(thing, jax.core.Tracer):
+        raise _UnaccountedError(shortened(thing), "a traced value has no digest")
+    if isinstance(thing, jax.Array):
+        import numpy as np
+
+        if jax.numpy.issubdtype(thing.dtype, jax.dtypes.prng_key):
+            return f"key {thing.dtype}", [np.asarray(jax.random.key_data(thing))]
+        return f"jax array {thing.aval.weak_type}", [np.asarray(thing)]
+    if name == "PjitFunction":
+        state = thing.__getstate__()
+        names = "fun", "static_argnums", "static_argnames", "global_cache_key"
+        return "jit", [state[own] for own in names]
+    if name in ("PyTreeDef", "Device", "Client"):
+        return f"{name} {thing}", ()
+    return None
+
+
+def _local() -> types.CodeType:
+    """Return the code that all functions of `functools.singledispatch` share."""
+
+    @functools.singledispatch
+    def any_kind(thing: object) -> object:
+        return thing
+
+    return any_kind.__code__  # type: ignore[attr-defined, no-any-return]
+
+
+_DISPATCH_CODE = _local()
+_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType,
+            types.ClassMethodDescriptorType)  # fmt: skip
+_ATOMS: dict[type, Callable[[Any], str]] = {
+    types.NoneType: repr,
+    types.EllipsisType: repr,
+    types.NotImplementedType: repr,
+    bool: repr,
+    int: lambda number: format(number, "x"),  # a text in decimals has a limit
+    float: repr,
+    complex: repr,
+    str: repr,
+    bytes: lambda content: f"{len(content)} {digest_of(content)}",
+}
+_CONSTANTS: dict[type, Callable[[Any], Iterable[Any]]] = {
+    tuple: list,
+    frozenset: list,
+    types.CodeType: _constant_of_code,
+    slice: lambda thing: [thing.start, thing.stop, thing.step],
+    range: lambda thing: [thing.start, thing.stop, thing.step],
+}
+_RULES: dict[type, Callable[[Walk, Any], Told]] = {
+    int: lambda walk, thing: (f"int {int.__int__(thing):x}", ()),
+    float: lambda walk, thing: (f"float {float.__float__(thing)!r}", ()),
+    complex: lambda walk, thing: (f"complex {complex.__complex__(thing)!r}", ()),
+    bytes: lambda walk, thing: (f"bytes {digest_of(bytes.__bytes__(thing))}", ()),
+    str: lambda walk, thing: (f"str {str.__str__(thing)!r}", ()),
+    bytearray: lambda walk, thing: ("bytearray", [bytes(thing)]),
+    memoryview: lambda walk, thing: ("memoryview", [thing.format, thing.shape, thing.tobytes()]),
+    list: lambda walk, thing: ("list", list(list.__iter__(thing))),
+    tuple: lambda walk, thing: ("tuple", list(tuple.__iter__(thing))),
+    dict: lambda walk, thing: ("dict", [own for pair in dict.items(thing) for own in pair]),
+    types.MappingProxyType: lambda walk, thing: ("mapping", [dict(thing)]),
+    set: Walk._set,
+    frozenset: Walk._set,
+    slice: _of("slice", "start", "stop", "step"),
+    types.FunctionType: Walk._function,
+    types.MethodType: _of("method", "__func__", "__self__"),
+    types.BuiltinFunctionType: _builtin,
+    types.MethodWrapperType: _of("wrapper", "__name__", "__self__"),
+    **dict.fromkeys(_METHODS, _of("descriptor", "__name__", "__objclass__")),
+    types.MemberDescriptorType: _of("slot", "__name__"),
+    types.GetSetDescriptorType: _of("attribute", "__name__"),
+    types.CellType: lambda walk, thing: ("cell", [_content(thing)]),
+    _Globals: Walk._globals,
+    _Missing: lambda walk, thing: ("missing", ()),
+    property: _of("property", "fget", "fset", "fdel"),
+    staticmethod: lambda walk, thing: ("staticmethod", [thing.__func__, _more(thing)]),
+    classmethod: lambda walk, thing: ("classmethod", [thing.__func__, _more(thing)]),
+    functools.cached_property: _of("cached_property", "func"),
+    type(functools.cache(len)): lambda walk, thing: (
+        "cache",
+        [thing.__wrapped__, thing.cache_parameters(), _more(thing)],
+    ),
+    pathlib.PurePath: Walk._path,
+}  # fmt: skip
+"""The rule of each kind; a class on top of one has its slots and attributes in addition."""
+_OF_NUMPY: dict[str, Callable[[Walk, Any], Told]] = {
+    "ndarray": Walk._array,
+    "dtype": Walk._dtype,
+    "generic": Walk._scalar,
+}
+"""Rules of classes of NumPy, by name: nothing here imports it."""
+
+
+def _rule_of_base(kind: type, base: type) -> tuple[Callable[[Walk, Any], Told], type] | None:
+    """Return the rule of a class that a value's class builds on, and the class that it is for."""
+    if base in _RULES:
+        return _RULES[base], base
+    if base.__module__ == "numpy" or _has_hidden_state(base):  # NumPy's have layers below theirs
+        for own in kind.__mro__:
+            if own.__module__ == "numpy" and own.__name__ in _OF_NUMPY:
+                return _OF_NUMPY[own.__name__], own
+    return None
