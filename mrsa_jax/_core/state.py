@@ -68,7 +68,7 @@ def is_library(name: str, path: pathlib.Path | None) -> bool:
     top = name.partition(".")[0]
     if top == "__main__":
         return False
-    if top in sys.stdlib_module_names or top in _PACKAGES:
+    if top in sys.stdlib_module_names or top in _PACKAGES or top.startswith("_cython_"):
         return True
     return path is not None and any(part in path.parts for part in _LIBRARIES)
 
@@ -601,6 +601,9 @@ class Walk:
                 content, covered = rule(self, thing), (*kind.__mro__[place:], *base.__mro__)
                 break
             if _has_hidden_state(base):
+                # pickle keeps all that it holds, unless a class of a user's says otherwise
+                above = kind.__mro__[: place + 1]
+                base = next((own for own in above if self.is_library(_module_of(own))), base)
                 content, covered = ("reduced", [_reduced(thing, base)]), base.__mro__
                 break
         derived = {name for base in kind.__mro__ for name in _DERIVED.get(_kind_of(base), ())}
@@ -635,20 +638,20 @@ _OF_MODULES = frozenset((
 ))  # fmt: skip
 """Globals that say where a module lies."""
 _DERIVED: dict[str, tuple[str, ...]] = {
-    "flax.linen.module.Module": ("_id", "_state", "_parent_ref", "scope"),
-    "flax.core.frozen_dict.FrozenDict": ("_hash",),
-    "numpy.vectorize": ("_ufunc", "__doc__"),
-    "pandas.core.generic.NDFrame": ("_item_cache", "_cacher", "_is_copy"),
-    "pandas.core.indexes.base.Index": ("_cache", "_engine", "_id", "_references"),
-    "pandas.core.base.NoNewAttributesMixin": ("_cache",),
-    "xarray.core.dataset.Dataset": ("_cache", "_close"),
-    "xarray.core.dataarray.DataArray": ("_cache", "_close"),
+    "flax.Module": ("_id", "_state", "_parent_ref", "scope"),
+    "flax.FrozenDict": ("_hash",),
+    "numpy.vectorize": ("_ufunc",),
+    "pandas.NDFrame": ("_item_cache", "_cacher", "_is_copy"),
+    "pandas.Index": ("_cache", "_engine", "_id", "_references"),
+    "pandas.NoNewAttributesMixin": ("_cache",),
+    "xarray.Dataset": ("_cache", "_close"),
+    "xarray.DataArray": ("_cache", "_close"),
 }
 """Attributes that classes of libraries fill as they are used, and that follow from the others."""
 
 
 def _kind_of(kind: type) -> str:
-    return f"{_module_of(kind)}.{kind.__qualname__}"
+    return f"{_module_of(kind).partition('.')[0]}.{kind.__qualname__}"
 
 
 def _module_of(kind: type) -> str:
@@ -746,10 +749,7 @@ def _has_hidden_state(kind: type) -> bool:
 
 
 def _reduced(thing: Any, base: type) -> Any:
-    """Return what pickle would keep of a value whose class, or a class below it, is written in C.
-
-    A class of a user's on top of it may say otherwise, and leave something out.
-    """
+    """Return what pickle would keep of a value as one of a library's class."""
     reducer: Any = copyreg.dispatch_table.get(type(thing))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -771,16 +771,20 @@ def _reduced(thing: Any, base: type) -> Any:
 def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
     """Return the slots of a value, by class and name, and its attributes, by None and name."""
     found: dict[tuple[type | None, str], Any] = {}
+    is_read = False
     for base in type(thing).__mro__:
         for name, own in vars(base).items():
             is_slot = isinstance(own, types.MemberDescriptorType)
             if name == "__dict__" and (is_slot or isinstance(own, types.GetSetDescriptorType)):
+                is_read = True
                 found |= {
                     (None, attribute): value for attribute, value in own.__get__(thing).items()
                 }
             elif is_slot:
                 with contextlib.suppress(AttributeError):  # it was never set
                     found[base, name] = own.__get__(thing)
+    if type(thing).__dictoffset__ and not is_read:
+        raise _UnaccountedError(shortened(thing), "its class hides its attributes")
     return found
 
 
