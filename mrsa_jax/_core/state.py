@@ -22,6 +22,7 @@ import importlib.util
 import pathlib
 import sys
 import types
+import typing
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -249,6 +250,8 @@ class Walk:
         self._numbers: dict[int, tuple[int, Any]] = {}  # an object that is kept keeps its address
         self._constants: dict[int, tuple[str | None, Any]] = {}
         self._outside = _outside()
+        self._attributes: set[str] = set()  # that some code reads
+        self._passed: set[str] = set()  # modules of libraries that are values
 
     def digest(self, root: Any, argument: str) -> str:
         """Return the digest of an object.
@@ -261,7 +264,10 @@ class Walk:
             ConfigurationError: If a part of it has no rule.
         """
         try:
-            return self._digest(root)
+            found = self._digest(root)
+            for module in sorted(self._passed):
+                self._refuse(_read_by(module, self._attributes), "code that it is given to")
+            return found
         except _UnaccountedError as error:
             raise ConfigurationError(
                 f"`{argument}` must hold only values that a digest can be made of; got "
@@ -355,8 +361,8 @@ class Walk:
         name = getattr(thing, "__qualname__", None)
         if isinstance(thing, _METHODS):
             module, name = _module_of(thing.__objclass__), thing.__qualname__
-        if kind.__name__ == "ufunc" and not module:
-            module, name = "numpy", thing.__name__
+        if _kind_of(kind) == "numpy.ufunc":
+            module, name = _module_with(thing.__name__, thing), thing.__name__
         if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
             return None
         if not self.is_library(module):
@@ -392,21 +398,20 @@ class Walk:
     def _used(self, function: types.FunctionType) -> list[Any]:
         """Return the globals that a function uses, by name."""
         uses, attributes = _uses(function.__code__)
+        self._attributes |= attributes
         found: list[Any] = []
         for use in uses:
             if use.level < 0:
-                found += self._global(function, use, attributes)
+                found += self._global(function, use)
             else:
                 found += self._imported(function, use, attributes)
         has_paths = any(_is_of_paths(function, use) for use in uses)
         methods = attributes & (_PATH_METHODS if has_paths else _READING_METHODS)
         if methods:
-            self._refuse(f"pathlib.Path.{min(methods)}", function)
+            self._refuse(f"pathlib.Path.{min(methods)}", function.__qualname__)
         return found
 
-    def _global(
-        self, function: types.FunctionType, use: _Use, attributes: frozenset[str]
-    ) -> list[Any]:
+    def _global(self, function: types.FunctionType, use: _Use) -> list[Any]:
         """Return a global by its name, or what is read of a module that it is."""
         if use.name in _OF_MODULES:
             return [use.name]
@@ -415,7 +420,7 @@ class Walk:
         thing = function.__globals__.get(use.name, _MISSING)
         if thing is _MISSING:
             thing = getattr(builtins, use.name, _MISSING)
-        return self._read(function, use.name, thing, use.attributes, attributes)
+        return self._read(function, use.name, thing, use.attributes)
 
     def _imported(
         self, function: types.FunctionType, use: _Use, attributes: frozenset[str]
@@ -427,29 +432,23 @@ class Walk:
         if self.is_library(name) or (name not in sys.modules and _is_installed(name)):
             self._met_library(name)
             outside = _read_by(name, {*use.attributes, *attributes})
-            if outside is not None:
-                self._refuse(outside, function)
+            self._refuse(outside, function.__qualname__)
             return [f"import {name}", list(use.attributes)]
         try:
             module: Any = importlib.import_module(name)
         except Exception:  # it fails when the function runs, or is not needed there
             return [f"missing {name}"]
         if not use.attributes:
-            return self._read(function, name, module, (), attributes)
+            return self._read(function, name, module, ())
         found: list[Any] = []
         for attribute in use.attributes:
             if not hasattr(module, attribute) and _is_found(f"{name}.{attribute}"):
                 importlib.import_module(f"{name}.{attribute}")
-            found += self._read(function, name, module, (attribute,), attributes)
+            found += self._read(function, name, module, (attribute,))
         return found
 
     def _read(
-        self,
-        function: types.FunctionType,
-        name: str,
-        thing: Any,
-        behind: tuple[str, ...],
-        attributes: frozenset[str],
+        self, function: types.FunctionType, name: str, thing: Any, behind: tuple[str, ...]
     ) -> list[Any]:
         """Return what a name means, or the attributes behind it where it is a module."""
         holder = None
@@ -465,10 +464,6 @@ class Walk:
             return [f"missing {name}"]
         if holder is not None and self.is_library(holder.__name__):
             return self._of_library(function, name, thing, holder)
-        if isinstance(thing, types.ModuleType) and self.is_library(thing.__name__):
-            outside = _read_by(thing.__name__, attributes)
-            if outside is not None:
-                self._refuse(outside, function)
         return [name, thing]
 
     def _of_library(
@@ -477,17 +472,17 @@ class Walk:
         """Return an attribute of a library's module: by its name, unless a user can have set it."""
         self._met_library(holder.__name__)
         if id(thing) in self._outside:
-            self._refuse(self._outside[id(thing)][0], function)
+            self._refuse(self._outside[id(thing)][0], function.__qualname__)
         elif isinstance(thing, types.ModuleType):
             return [name]
         elif self._is_own(thing) or _is_plain(thing):
             return [name, thing]
         return [name]
 
-    def _refuse(self, name: str, function: types.FunctionType) -> None:
-        if not self._is_named:
-            reason = f"{_READS_OUTSIDE}, in {function.__qualname__}"
-            raise _UnaccountedError(name, reason)
+    def _refuse(self, outside: str | None, where: str) -> None:
+        """Raise if something lies outside, unless `depends` names what that is."""
+        if outside is not None and not self._is_named:
+            raise _UnaccountedError(outside, f"{_READS_OUTSIDE}, in {where}")
 
     def _is_own(self, thing: Any) -> bool:
         """Return whether an object is code of a user's, or wraps some."""
@@ -518,6 +513,7 @@ class Walk:
         """Tell of a module that is used as a whole: all that a user's module defines."""
         if self.is_library(thing.__name__):
             self._met_library(thing.__name__)
+            self._passed.add(thing.__name__)
             return f"library {thing.__name__}", ()
         self.modules[thing.__name__] = None
         place = pathlib.Path(getattr(thing, "__file__", None) or "")
@@ -531,8 +527,14 @@ class Walk:
         found: list[Any] = []
         for name in sorted(thing.names):
             own = thing.names[name]
-            is_inner = isinstance(own, types.ModuleType) and own.__name__.startswith(inner)
-            if name not in _OF_MODULES and not is_inner:
+            if name in _OF_MODULES:
+                continue
+            if not isinstance(own, types.ModuleType):
+                found += [name, own]
+            elif self.is_library(own.__name__):
+                self._met_library(own.__name__)
+                found += [name, own.__name__]
+            elif not own.__name__.startswith(inner):
                 found += [name, own]
         return "globals", found
 
@@ -677,6 +679,12 @@ def _content(cell: types.CellType) -> Any:
         return _MISSING
 
 
+def _module_with(name: str, thing: Any) -> str | None:
+    """Return the name of a loaded module that has an object by its name."""
+    several = list(sys.modules.items())
+    return next((at for at, module in several if vars(module).get(name) is thing), None)
+
+
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
     return {
         name: getattr(own, "__forward_arg__", own) for name, own in function.__annotations__.items()
@@ -763,6 +771,8 @@ def _reduced(thing: Any, base: type) -> Any:
             found = base.__getstate__(thing)  # type: ignore[attr-defined]
         else:
             raise _UnaccountedError(shortened(thing), f"no rule reads a {type(thing).__qualname__}")
+    if isinstance(found, str):  # a name, by which no module offers it
+        raise _UnaccountedError(shortened(thing), f"no rule reads a {type(thing).__qualname__}")
     if isinstance(found, tuple):
         return [list(own) if isinstance(own, Iterator) else own for own in found]
     return found
@@ -821,6 +831,11 @@ def _special(thing: Any) -> Told | None:
         return _of_jax(thing)
     if top == "numba" and hasattr(thing, "py_func"):
         return "numba", [thing.py_func, dict(thing.targetoptions), dict(thing.locals)]
+    if isinstance(thing, typing.TypeVar):
+        bound, kinds = thing.__bound__, thing.__constraints__
+        return f"{thing!r}", [bound, kinds]
+    if isinstance(thing, typing.ParamSpec | typing.TypeVarTuple):
+        return f"{kind.__name__} {thing!r}", ()
     if isinstance(thing, weakref.ref):
         return "reference", [thing()]
     if _module_of(kind) in ("_thread", "threading", "logging") and kind.__name__ != "_local":

@@ -5,7 +5,6 @@ A row is a function of that number. Code is made of text, as a notebook's cells 
 
 from __future__ import annotations
 
-import abc
 import array
 import collections
 import copy
@@ -129,7 +128,9 @@ CODE: dict[str, Callable[[int], Any]] = {
     "constant of a comprehension": cell("def thing(x):\n    return [y + NUM for y in x]"),
     "constant of a generator": cell("def thing(x):\n    yield from (y + NUM for y in x)"),
     "constant of a coroutine": cell("async def thing(x):\n    return x + NUM"),
-    "constant of a class inside": cell("def thing(x):\n    class A:\n        a = NUM\n    return A"),
+    "constant of a class inside": cell(
+        "def thing(x):\n    class A:\n        a = NUM\n    return A"
+    ),
     "default": cell("def thing(x, n=NUM):\n    return x"),
     "keyword default": cell("def thing(x, *, n=NUM):\n    return x"),
     "default that is an array": lambda n: cell("def thing(x, n=a): pass", a=np.arange(n))(n),
@@ -173,7 +174,7 @@ CODE: dict[str, Callable[[int], Any]] = {
     "partial of a partial": lambda n: functools.partial(functools.partial(max, n), 3),
     "attribute of a partial": lambda n: with_attribute(functools.partial(max, 3), n),
     "partial method": of_class(
-        own="import functools\n    def f(self, n): return n\n    g = functools.partialmethod(f, NUM)"
+        own="import functools\n    f = lambda self, n: n\n    g = functools.partialmethod(f, NUM)"
     ),
     "cache": cell("import functools\n@functools.cache\ndef thing(x):\n    return x + NUM"),
     "size of a cache": cell("import functools\nthing = functools.lru_cache(NUM)(lambda x: x)"),
@@ -223,8 +224,10 @@ TRANSFORMED: dict[str, Callable[[int], Any]] = {
     "checkpoint": lambda n: jax.checkpoint(squared(n)),
     "policy of checkpoint": lambda n: jax.checkpoint(
         squared(3),
-        policy=[jax.checkpoint_policies.nothing_saveable,
-                jax.checkpoint_policies.everything_saveable][n - 1],
+        policy=[
+            jax.checkpoint_policies.nothing_saveable,
+            jax.checkpoint_policies.everything_saveable,
+        ][n - 1],
     ),
     "custom_vjp": cell(DERIVED.format(value="NUM", kept="x", back="5", more="")),
     "forward of custom_vjp": cell(DERIVED.format(value="5", kept="NUM", back="5", more="")),
@@ -362,10 +365,6 @@ class Text(str):
     """A text that has more."""
 
 
-class Abstract(abc.ABC):
-    """May have virtual subclasses."""
-
-
 class Own(np.ndarray):
     """An array that has more."""
 
@@ -455,8 +454,9 @@ VALUES: dict[str, Callable[[int], Any]] = {
     ),
     "value that says it is another": Kept,
     "bound method": lambda n: Plain(n).__repr__,
-    "bound class method": of_class(own="n = NUM\n    @classmethod\n    def f(cls): 3",
-                                   thing="Thing.f"),
+    "bound class method": of_class(
+        own="n = NUM\n    @classmethod\n    def f(cls): 3", thing="Thing.f"
+    ),
     "callable value": of_class(own="def __call__(self): return NUM"),
     "dataclass": lambda n: Plain(n),
     "dataclass in a dataclass": lambda n: Plain(3, Plain(n)),
@@ -560,8 +560,27 @@ def attributed(thing: Any, number: int) -> Any:
 ARRAYS: dict[str, Callable[[int], Any]] = {
     **{
         f"array of {kind}": lambda n, kind=kind: np.array([0, n, 1]).astype(kind)
-        for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16",
-                     "U5", "S5", ">f8", "m8[s]", "M8[s]", "O")
+        for kind in (
+            "i1",
+            "i2",
+            "i4",
+            "i8",
+            "u1",
+            "u2",
+            "u4",
+            "u8",
+            "f2",
+            "f4",
+            "f8",
+            "c8",
+            "c16",
+            "U5",
+            "S5",
+            ">f8",
+            "m8[s]",
+            "M8[s]",
+            "O",
+        )
     },
     "array of booleans": lambda n: np.array([True, n == 1]),
     "array of bfloat16": lambda n: np.array([0, n]).astype(ml_dtypes.bfloat16),
