@@ -129,6 +129,10 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
+_WHOLE = (", ", ", depends")
+"""How names end of all that code reaches, and of all that it depends on."""
+
+
 def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
     """Say what has changed between a record of what made a result, and what would make it now.
 
@@ -147,12 +151,13 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
         for name in sorted(names)
         if str(theirs.get(name, "")).split(" ")[0] != ours.get(name, "").split(" ")[0]
     ]
+    named = {name.rpartition(",")[0] for name in differing if not name.endswith(_WHOLE)}
     found = _versions_changed(theirs, ours)
     for name in differing:
         was, now = str(theirs.get(name, "")), ours.get(name, "")
-        (_, _, file), (thing, _, part) = (now or was).partition(" "), name.rpartition(",")
-        if thing and not part.strip() and sum(one.startswith(f"{thing},") for one in differing) > 1:
-            continue  # what it reaches changes with the text or file that is named
+        (_, _, file), (thing, _, _) = (now or was).partition(" "), name.rpartition(",")
+        if name.endswith(_WHOLE) and thing in named:
+            continue  # it changes with the text or file that is named
         what = thing or name
         what = what if what.startswith(("scheme ", "graph ", "attack ")) else what.split(" ")[0]
         verb = "has changed" if was and now else "is read now" if now else "is not read now"

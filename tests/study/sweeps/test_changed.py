@@ -286,6 +286,46 @@ def test_another_version_computes_alike_unless_it_says_otherwise(
     assert records(out) == 8
 
 
+PACKAGED = GRID.replace(', "mine"', "")
+
+
+def test_points_of_other_versions_of_libraries_are_named_and_computed_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, now = tmp_path / "out", _run_folder.library_versions()
+    assert {"jax", "flax", "optax", "numpy"} <= set(now)
+    interrupted(out, 2, PACKAGED)
+    assert told(out, PACKAGED) == []
+    for name, version in now.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(_run_folder, "library_versions", lambda own=name: now | {own: "99.0"})
+            since = f"{name} is 99.0 now and was {version} since 2 points were computed: they are"
+            assert told(out, PACKAGED) == [f"{since} computed anew"]
+            assert planned(out, PACKAGED).there(Index(out).refresh(), 0) == 0
+    monkeypatch.setattr(_run_folder, "library_versions", lambda: now | {"numpy": "99.0"})
+    run(tmp_path / "other", PACKAGED)
+    with pytest.raises(ConfigurationError, match="points of the same code, files and version"):
+        study.merge([out, tmp_path / "other"], tmp_path / "both")
+    found = run(tmp_path / "reused", PACKAGED, reuse=out)
+    assert records(tmp_path / "reused") == found["done"].size
+
+
+def test_a_folder_that_kept_no_versions_of_libraries_opens_and_is_computed_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(_run_folder, "library_versions", dict)
+        expected = run(out, PACKAGED)
+    found = study.open_study(out)
+    equal(expected, found.load())
+    assert len(found.mrsa.table()) == 3
+    (words,) = told(out, PACKAGED)
+    assert words.startswith("versions of jax, jaxlib, flax, optax, numpy are recorded now since 3")
+    equal(expected, run(out, PACKAGED))
+    assert records(out) == 6
+
+
 def test_a_store_of_the_first_schema_is_read_and_left_alone(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -354,3 +394,159 @@ def test_a_cell_that_has_become_impossible_keeps_nothing(
     found = run(out, skip_impossible=True)
     assert found["done"].values.sum() == 3
     assert np.isnan(found["rank"].sel(scheme="mine")).all()
+
+
+# --- code that no text shows --------------------------------------------------------------------
+
+WRAPPED = """
+import functools
+import mrsa_jax as mj
+
+def times(factory):
+    @functools.wraps(factory)
+    def inner(num_clients, cohort_size, size=1):
+        return factory(num_clients, cohort_size, 2 * size)
+    return inner
+
+@times
+def mine(num_clients, cohort_size, size=1):
+    return mj.selection.batch_partitioning(num_clients, cohort_size, size)
+"""
+CHANGED = WRAPPED.replace("2 * size", "4 * size")
+
+
+def cell(text: str) -> Any:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(text, names)
+    return names
+
+
+def privacies(found: Any) -> set[int]:
+    own = found["strong_privacy"]
+    return set(map(int, own.sel(scheme="mine").values.ravel()))
+
+
+def test_a_changed_decorator_gives_its_own_results(tmp_path: pathlib.Path) -> None:
+    small = {"rounds": 9, "trials": 2, "population": {"num_clients": 12, "cohort_size": 4}}
+
+    def swept(text: str, name: str, **more: Any) -> Any:
+        asked = small | {"grid": {"scheme": ["uniform", {"mine": cell(text)["mine"]}]}}
+        return study.sweep(asked, out=tmp_path / name, **more).load()
+
+    assert privacies(swept(WRAPPED, "a")) == {2}
+    assert privacies(swept(CHANGED, "a")) == {4}  # in the same folder
+    swept(WRAPPED, "b")
+    assert privacies(swept(CHANGED, "c", reuse=tmp_path / "b")) == {4}
+    named = GRID.replace("seed = [0, 1, 2]", "seed = [0, 1]")
+    for text, privacy in ((WRAPPED, 2), (CHANGED, 4), (WRAPPED, 2)):
+        cell(text + 'mj.selection.register("mine", mine)')
+        assert privacies(run(tmp_path / "d", named)) == {privacy}
+    assert records(tmp_path / "d") == 6
+
+
+BY_NAME = """
+import importlib, os
+import mrsa_jax as mj
+size = {size}
+def mine(n, k):
+    return mj.selection.batch_partitioning(n, k, {used})
+mj.selection.register("mine", mine{more})
+"""
+IMPORTED = "importlib.import_module('mine_' + 'sizes').size"
+
+
+def by_name(tmp_path: pathlib.Path, **own: str) -> None:
+    words = {"size": "None", "used": "size", "more": ""} | own
+    loaded(tmp_path / "waiting.py", BY_NAME.format(**words))
+
+
+@pytest.fixture
+def sizes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """A module whose name no plugin writes."""
+    monkeypatch.delitem(__import__("sys").modules, "mine_sizes", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "mine_sizes.py"
+    path.write_text("size = 2\n")
+    return path
+
+
+@pytest.mark.parametrize("how", ["imported", "environment"])
+def test_values_that_a_plugin_takes_from_outside_count_as_it_has_them(
+    how: str, tmp_path: pathlib.Path, sizes: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIZE", "2")
+    size = IMPORTED if how == "imported" else "int(os.environ['SIZE'])"
+    by_name(tmp_path, size=size)
+    interrupted(tmp_path / "out", 4)
+    sizes.write_text("size = 4\n")
+    monkeypatch.setenv("SIZE", "4")
+    monkeypatch.delitem(__import__("sys").modules, "mine_sizes", raising=False)
+    by_name(tmp_path, size=size)
+    assert told(tmp_path / "out")[0].startswith("mine has changed (scheme mine) since 1")
+
+
+def test_a_plugin_that_reads_outside_as_it_runs_must_name_what(
+    tmp_path: pathlib.Path, sizes: pathlib.Path
+) -> None:
+    by_name(tmp_path, used=IMPORTED)
+    with pytest.raises(ConfigurationError, match=r"`factory` .*got importlib\.import_module"):
+        planned(tmp_path / "out")
+    more = f", depends=__import__('pathlib').Path({str(sizes)!r})"
+    by_name(tmp_path, used=IMPORTED, more=more)
+    interrupted(tmp_path / "out", 4)
+    assert told(tmp_path / "out") == []
+    sizes.write_text("size = 4\n")
+    assert told(tmp_path / "out")[0].startswith("mine_sizes.py has changed (scheme mine) since 1")
+
+
+def test_what_is_named_is_that_of_before_when_a_point_is_written(
+    tmp_path: pathlib.Path, sizes: pathlib.Path
+) -> None:
+    by_name(tmp_path, size="2", more=f", depends=__import__('pathlib').Path({str(sizes)!r})")
+
+    class Replacing(AfterSome):
+        def update(self, done: int, total: int) -> None:
+            if done == 4:
+                sizes.write_text("size = 4\n")
+
+    with pytest.raises(ConfigurationError, match=r"since the sweep began mine_sizes\.py has"):
+        sweeps.run_sweep(planned(tmp_path / "out"), Replacing(9))
+
+
+CACHING = """
+import mrsa_jax as mj
+KEPT = {}
+def mine(n, k):
+    if n not in KEPT:
+        KEPT[n] = mj.selection.batch_partitioning(n, k, 2)
+    return KEPT[n]
+mj.selection.register("mine", mine)
+"""
+
+
+@pytest.mark.parametrize("is_plugin", [True, False])
+def test_what_code_keeps_for_itself_as_it_runs_stops_no_sweep(
+    is_plugin: bool, tmp_path: pathlib.Path
+) -> None:
+    if is_plugin:
+        loaded(tmp_path / "waiting.py", CACHING)
+    else:
+        script(CACHING)
+    assert run(tmp_path / "out")["done"].values.all()
+
+
+def test_depends_goes_with_objects(tmp_path: pathlib.Path) -> None:
+    small = {"rounds": 9, "trials": 2, "population": {"num_clients": 12, "cohort_size": 4}}
+    reading = "int(os.environ.get('SIZE', 2))"
+    mine = cell(f"import os\n{PLUGIN.replace('cohort_size, 2)', f'cohort_size, {reading})')}")
+    asked = small | {"grid": {"scheme": ["uniform", {"mine": mine["mine"]}]}}
+    with pytest.raises(ConfigurationError, match=r"`grid.scheme\[1\]` .*got os\.environ.*depends="):
+        study.sweep(asked, out=tmp_path / "out", dry_run=True)
+    with pytest.raises(ConfigurationError, match="`depends` must only be set with objects"):
+        study.sweep(small, out=tmp_path / "out", dry_run=True, depends=3)
+    study.sweep(asked, out=tmp_path / "out", depends=["2"])
+    there = [
+        study.sweep(asked, out=tmp_path / "out", depends=[own], dry_run=True)["there"]
+        for own in ("2", "3")
+    ]
+    assert there == [2, 1]
