@@ -3,6 +3,9 @@
 A frame is `MRSA`, the length of what follows, its SHA-256, and that: a JSON header, then arrays,
 each deflated by itself. Each process writes its own file, one write a frame, and reads those of
 all. So a kill costs the frame it was writing, and a damaged frame is as if it had never been there.
+
+That a frame's digest is right says that it is as somebody wrote it. What it holds is checked too:
+a header says which arrays there are, and no more is unpacked than these need.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -29,6 +33,8 @@ _FOLDER = "log"
 _MAGIC = b"MRSA"
 _HEAD = struct.Struct("<4sQ32s")
 _WORD = struct.Struct("<I")
+_DTYPE = "[<>][iufcU][0-9]{1,5}|[|][biuS][0-9]{1,5}"
+_AT_ONCE = 2**20  # bytes that are unpacked to be counted
 _SECONDS = 1.0  # between two times that the disk is asked to keep what was written
 
 
@@ -85,15 +91,63 @@ def _header(payload: bytes) -> tuple[dict[str, Any], int]:
 
 
 def arrays_of(payload: bytes, names: Any = None) -> dict[str, np.ndarray]:
-    """Return the arrays of a payload, or those of these names."""
+    """Return the arrays of a payload that was checked, or those of these names."""
     header, place = _header(payload)
     found = {}
     for name, dtype, shape, length in header["arrays"]:
         if names is None or name in names:
-            content = zlib.decompress(payload[place : place + length])
+            content = zlib.decompressobj().decompress(payload[place : place + length],
+                                                      1 + _size(dtype, shape))  # fmt: skip
             found[name] = np.frombuffer(content, dtype).reshape(shape)
         place += length
     return found
+
+
+def _size(dtype: str, shape: Iterable[int]) -> int:
+    return np.dtype(dtype).itemsize * math.prod(shape)
+
+
+def _shapes(arrays: Any, packed: bytes) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+    """Return names, types and shapes of arrays as a header has them.
+
+    Args:
+        arrays: Of the header.
+        packed: What follows the header.
+
+    Raises:
+        ValueError: If what follows is anything else than these arrays.
+    """
+    found, place = [], 0
+    for name, dtype, shape, length in arrays:
+        _check(isinstance(name, str) and isinstance(dtype, str))
+        _check(re.fullmatch(_DTYPE, dtype) is not None)
+        for number in (*shape, length):
+            _check(type(number) is int and number >= 0)
+        size = _size(dtype, shape)
+        _check(_is_packed(memoryview(packed)[place : place + length], size))
+        place += length
+        found.append((name, dtype, tuple(shape)))
+    _check(place == len(packed) and len({name for name, *_ in found}) == len(found))
+    return tuple(found)
+
+
+def _is_packed(content: memoryview, size: int) -> bool:
+    """Return whether bytes are deflated ones of this number, without holding all of these."""
+    inflater, found, left = zlib.decompressobj(), 0, bytes(content)
+    while found <= size and not inflater.eof:
+        try:
+            part = inflater.decompress(left, _AT_ONCE)
+        except zlib.error:
+            return False
+        if not part and left == inflater.unconsumed_tail:
+            return False  # it ends too early
+        found, left = found + len(part), inflater.unconsumed_tail
+    return found == size and inflater.eof and not inflater.unused_data
+
+
+def _check(condition: bool) -> None:
+    if not condition:
+        raise ValueError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,6 +165,7 @@ class Record:
         path: File that it lies in.
         place: Where its frame begins there.
         size: Bytes of the frame.
+        shapes: Name, type and shape of each array.
     """
 
     key: str
@@ -123,6 +178,7 @@ class Record:
     path: pathlib.Path
     place: int
     size: int
+    shapes: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     @property
     def end(self) -> int:
@@ -150,6 +206,41 @@ class Record:
         return arrays_of(self.payload(), names)
 
 
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What arrays a record must have to be shown in a grid.
+
+    Attributes:
+        variables: By name; each has `dims` and `dtype`.
+        inner: Lengths of the dimensions within a point.
+    """
+
+    variables: Mapping[str, Any]
+    inner: Mapping[str, int]
+    _known: dict[Any, bool] = dataclasses.field(default_factory=dict, init=False, repr=False)
+
+    def fits(self, record: Record) -> bool:
+        """Return whether all arrays of a record that are shown fit in their places."""
+        key = record.shapes, record.count
+        if key not in self._known:
+            shown = [own for own in record.shapes if own[0] in self.variables]
+            self._known[key] = all(self._has_place(*own, record.count) for own in shown)
+        return self._known[key]
+
+    def _has_place(self, name: str, dtype: str, shape: tuple[int, ...], count: int) -> bool:
+        variable = self.variables[name]
+        whole, own = np.dtype(variable.dtype), np.dtype(dtype)
+        if own.kind != whole.kind or (own.kind == "U" and own.itemsize > whole.itemsize):
+            return False
+        if len(shape) != len(variable.dims):
+            return False
+        lengths = zip(variable.dims, shape, strict=True)
+        return all(
+            length == count if dim == "trial" else length <= self.inner[dim]
+            for dim, length in lengths
+        )
+
+
 class Index:
     """The records of a folder's log, by key, in the order in which they were found.
 
@@ -158,7 +249,8 @@ class Index:
 
     Attributes:
         records: By key.
-        damaged: Bytes of each file before its last whole record that belong to no record.
+        damaged: Bytes of each file, by name, that belong to no record.
+        torn: Bytes at the end of each file that are no whole record, or not yet.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -166,6 +258,8 @@ class Index:
         self.folder = folder / _FOLDER
         self.records: dict[str, list[Record]] = {}
         self.damaged: dict[str, int] = {}
+        self.torn: dict[str, int] = {}
+        self._unfit: set[tuple[str, int]] = set()
         self._read: dict[str, int] = {}
         self._known: dict[Any, Any] = {}  # equal texts and sets are kept once
 
@@ -173,20 +267,33 @@ class Index:
         """Read what was written since, by whichever process."""
         for name, size in self.sizes():
             if size > self._read.get(name, 0):
-                with contextlib.suppress(FileNotFoundError):
+                try:
                     self._scan(name)
+                except FileNotFoundError:
+                    continue
+                except OSError:  # it may not be read, or its disk is damaged
+                    self.torn[name] = size - self._read.get(name, 0)
         return self
+
+    def losses(self) -> list[str]:
+        """Say which bytes of which files hold no record."""
+        folder = self.folder.parent
+        damaged = [f"{size} bytes of {name} in {folder} are damaged"
+                   for name, size in self.damaged.items() if size]  # fmt: skip
+        torn = [f"the last {size} bytes of {name} in {folder} are no whole record"
+                for name, size in self.torn.items() if size]  # fmt: skip
+        return damaged + torn
 
     def sizes(self) -> list[tuple[str, int]]:
         """Return names and sizes of the files, sorted."""
+        found = []
         try:
             with os.scandir(self.folder) as entries:
-                found = [
-                    (e.name, e.stat().st_size)
-                    for e in entries
-                    if e.name.endswith(".rec") and e.is_file()
-                ]
-        except FileNotFoundError:
+                for entry in entries:
+                    if entry.name.endswith(".rec") and entry.is_file():
+                        with contextlib.suppress(FileNotFoundError):  # it is gone meanwhile
+                            found.append((entry.name, entry.stat().st_size))
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(found)
 
@@ -194,10 +301,12 @@ class Index:
         path, before = self.folder / name, self._read.get(name, 0)
         with path.open("rb") as file:
             for place, payload in scanned(file, before):
-                if self._add(path, place, payload):
-                    self.damaged[name] = self.damaged.get(name, 0) + place - before
-                    before = place + _HEAD.size + len(payload)
-        self._read[name] = before  # what follows may be a frame that is being written
+                end = place + _HEAD.size + len(payload)
+                lost = place if self._add(path, place, payload) else end
+                self.damaged[name] = self.damaged.get(name, 0) + lost - before
+                before = self._read[name] = end
+            # what follows may be a frame that is being written
+            self.torn[name] = max(0, file.seek(0, os.SEEK_END) - before)
 
     def add_own(self, path: pathlib.Path, place: int, frame: bytes) -> None:
         """Add a record that this process has just written at the end of its file."""
@@ -207,22 +316,54 @@ class Index:
 
     def _add(self, path: pathlib.Path, place: int, payload: bytes) -> bool:
         """Return whether it is a record, which another version may write otherwise."""
-        same = self._known.setdefault
         try:
-            header, _ = _header(payload)
-            kept, made_by = frozenset(header["kept"]), header["made_by"]
-            record = Record(
-                header["key"], header["settings"], int(header["first"]), int(header["count"]),
-                same(kept, kept), same(made_by, made_by), float(header["seconds"]),
-                path, place, _HEAD.size + len(payload),
-            )  # fmt: skip
-            self.records.setdefault(record.key, []).append(record)
-        except (KeyError, TypeError, ValueError, struct.error):
+            record = self._record(path, place, payload)
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError, struct.error):
             return False
+        self.records.setdefault(record.key, []).append(record)
         return True
 
+    def _record(self, path: pathlib.Path, place: int, payload: bytes) -> Record:
+        """Return the record of a payload; raise if it is none."""
+        header, begin = _header(payload)
+        key, settings, made_by = (header[name] for name in ("key", "settings", "made_by"))
+        first, count, seconds = (header[name] for name in ("first", "count", "seconds"))
+        kept = frozenset(header["kept"])
+        _check(all(isinstance(text, str) for text in (key, settings, made_by, *kept)))
+        _check(type(first) is int and type(count) is int and first >= 0 and count >= 1)
+        _check(type(seconds) in (int, float) and math.isfinite(seconds))
+        if made_by not in self._known:
+            _check(isinstance(json.loads(made_by), dict))
+        shapes = _shapes(header["arrays"], payload[begin:])
+        same = self._known.setdefault
+        return Record(
+            key, settings, first, count, same(kept, kept), same(made_by, made_by), float(seconds),
+            path, place, _HEAD.size + len(payload), same(shapes, shapes),
+        )  # fmt: skip
+
+    def drop_unfit(self, layout: Layout) -> None:
+        """Forget the records whose arrays a grid has no place for."""
+        for key, several in self.records.items():
+            self.records[key] = [own for own in several if self._fits(own, layout)]
+
+    def _fits(self, record: Record, layout: Layout | None) -> bool:
+        """Return whether a grid has places for a record, whose arrays are damaged if not."""
+        if layout is None or layout.fits(record):
+            return True
+        name, place = record.path.name, record.place
+        if (name, place) not in self._unfit:
+            self._unfit.add((name, place))
+            self.damaged[name] = self.damaged.get(name, 0) + record.size
+        return False
+
     def parts(
-        self, key: str, trials: int, kept: Iterable[str], *, whole: bool = False
+        self,
+        key: str,
+        trials: int,
+        kept: Iterable[str],
+        *,
+        whole: bool = False,
+        layout: Layout | None = None,
     ) -> list[Record]:
         """Return records which together have the trials from 0 on, as far as there are any.
 
@@ -232,6 +373,7 @@ class Index:
             kept: What each record must have in addition to what every point has.
             whole: Whether a record says something of all its trials together, so that it serves
                 only as it is.
+            layout: Of the grid that they are to be shown in.
 
         Returns:
             Records, each further than those before it and taken from where they end.
@@ -239,6 +381,7 @@ class Index:
         found: list[Record] = []
         end, wanted = 0, frozenset(kept)
         able = [r for r in self.records.get(key, ()) if r.kept >= wanted]
+        able = [r for r in able if self._fits(r, layout)]
         if whole:
             able = [r for r in able if r.first == 0 and r.end <= trials]
         while end < trials:

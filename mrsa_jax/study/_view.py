@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.study._records import Index
+from mrsa_jax.study._records import Index, Layout
 from mrsa_jax.study._run_folder import replace, restore_replaced
 from mrsa_jax.study._runner import Variable
 from mrsa_watch._base.errors import require
@@ -80,6 +80,7 @@ class View:
         self.variables = {
             n: Variable(tuple(dims), *own) for n, dims, *own in self.shown["variables"]
         }
+        self.layout = Layout(self.variables, self.shown["inner"])
         self.is_whole = "trial" not in self.shown["inner"]
         self.index = index or Index(folder)
         self._shape = tuple(self.shown["shape"])
@@ -217,7 +218,8 @@ class View:
         names = self.variables.keys()
         for k, cell in enumerate(points):
             key, trials = cell["key"].decode(), int(cell["trials"])
-            parts = self.index.parts(key, trials, self.shown["kept"], whole=self.is_whole)
+            kept = self.shown["kept"]
+            parts = self.index.parts(key, trials, kept, whole=self.is_whole, layout=self.layout)
             if not parts or parts[-1].end < trials:
                 continue
             found["done"][k] = True

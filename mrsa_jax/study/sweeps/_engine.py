@@ -50,15 +50,15 @@ class Count:
         self._total = sum(plan.num_cells.values())
         self._progress = progress
         store.index.refresh()
+        read = [store.index]
         if plan.sweep.reuse is not None:
-            self._reuse(Index(plan.sweep.reuse).refresh())
-        for name, size in store.index.damaged.items():
-            if size:
-                text = f"{size} bytes of {name} in {plan.sweep.out} are damaged"
-                warn(progress, f"{text}: points that they held are computed again")
+            read.append(Index(plan.sweep.reuse).refresh())
+            self._reuse(read[-1])
         self.missing = set(plan.points)
         self._left = 0  # cells of the points that are missing
         self._forget_done()
+        for text in (own for index in read for own in index.losses()):
+            warn(progress, f"{text}: points that they held are computed again")
         progress.stage(f"sweep of {plan.sweep.kind.name}", self._total)
         for words in plan.changed(store.index):
             note(progress, words)
@@ -178,7 +178,7 @@ def compute(
             if plan.is_whole and first:
                 (before,) = plan.parts(store.index, number, first)
                 runner = plan.sweep.kind.runner()
-                values = runner.joined((before.values(), values), (first, count))
+                values = runner.joined((before.values(plan.variables), values), (first, count))
                 first, count, seconds = 0, first + count, seconds + before.seconds
             store.write(plan.identities[number], first, count, values, seconds)
             on_done(number)

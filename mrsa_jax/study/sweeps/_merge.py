@@ -102,9 +102,8 @@ def merge(
         paths.setdefault(target.resolve(), target)
     parts = [_part(path) for path in paths.values()]
     for part in parts:
-        for size in filter(None, part.index.damaged.values()):
-            text = f"{size} bytes of {part.view.folder} are damaged: what they held is left out"
-            warn(checked_progress(progress), text)
+        for text in part.index.losses():
+            warn(checked_progress(progress), f"{text}: what they held is left out")
     union, cells = _union(parts)
     for place, part in enumerate(parts):
         for other in parts[:place]:
@@ -154,7 +153,9 @@ class _Part:
 def _part(folder: pathlib.Path) -> _Part:
     manifest = manifest_of(folder, "folders")
     index = Index(folder).refresh()
-    return _Part(_swept(manifest["config"]), View(folder, manifest, index), index)
+    view = View(folder, manifest, index)
+    index.drop_unfit(view.layout)
+    return _Part(_swept(manifest["config"]), view, index)
 
 
 def _swept(config: Mapping[str, Any]) -> Sweep:
@@ -271,7 +272,7 @@ def _differing(
     is_trained: Callable[[str], bool],
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Go through the variables that two records have not alike, each with the trials in which."""
-    a, b = (record.values() for record in both)
+    a, b = (record.values(variables) for record in both)
     for name in (name for name in variables if name in a and name in b):
         if variables[name].dims[:1] == ("trial",):
             x, y = (

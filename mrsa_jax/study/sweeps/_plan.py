@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.study._records import Index, Record
+from mrsa_jax.study._records import Index, Layout, Record
 from mrsa_jax.study._run_folder import changes, changes_since
 from mrsa_jax.study._runner import DETAILS, Machine, Runner
 from mrsa_jax.study._view import CELL, num_files
@@ -109,6 +109,11 @@ class Plan:
         return memory_words(processes * self.memory_bytes, "grid", name, reduce)
 
     @functools.cached_property
+    def layout(self) -> Layout:
+        """What arrays the records of its points have."""
+        return Layout(self.variables, self.inner)
+
+    @functools.cached_property
     def num_cells(self) -> dict[int, int]:
         """For each point, how many cells show it."""
         counts = collections.Counter(self.cells["key"].tolist())
@@ -165,7 +170,8 @@ class Plan:
     def parts(self, index: Index, number: int, trials: int | None = None) -> list[Record]:
         """Return the records of a point, or of this many of its trials, as far as there are any."""
         trials, key = trials or self.trials(number), self.identities[number].key
-        return index.parts(key, trials, self.sweep.kept, whole=self.is_whole)
+        kept = self.sweep.kept
+        return index.parts(key, trials, kept, whole=self.is_whole, layout=self.layout)
 
     def there(self, index: Index | None, number: int) -> int:
         """Return how many trials of a point a folder has, from the first on without a gap."""

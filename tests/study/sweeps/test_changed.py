@@ -538,7 +538,8 @@ def test_what_code_keeps_for_itself_as_it_runs_stops_no_sweep(
 def test_depends_goes_with_objects(tmp_path: pathlib.Path) -> None:
     small = {"rounds": 9, "trials": 2, "population": {"num_clients": 12, "cohort_size": 4}}
     reading = "int(os.environ.get('SIZE', 2))"
-    mine = cell(f"import os\n{PLUGIN.replace('cohort_size, 2)', f'cohort_size, {reading})')}")
+    text = PLUGIN.replace("cohort_size, 2)", f"cohort_size, {reading})")
+    mine = cell("import os" + text.partition("mj.selection.register")[0])
     asked = small | {"grid": {"scheme": ["uniform", {"mine": mine["mine"]}]}}
     with pytest.raises(ConfigurationError, match=r"`grid.scheme\[1\]` .*got os\.environ.*depends="):
         study.sweep(asked, out=tmp_path / "out", dry_run=True)
