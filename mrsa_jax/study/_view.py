@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import itertools
 import json
 import math
@@ -50,14 +51,49 @@ _OWN = {
 
 def cells_of(folder: pathlib.Path, manifest: Mapping[str, Any]) -> np.ndarray:
     """Read what the cells of a sweep's folder show; raise if that is lost or damaged."""
-    try:
-        cells: np.ndarray = np.load(folder / manifest["view"]["cells"])
-        good = cells.dtype == CELL and cells.size == math.prod(manifest["view"]["shape"])
-    except (OSError, ValueError, EOFError, KeyError):
-        good = False
+    shown = manifest.get("view")
+    cells = None
+    if _is_whole(shown):
+        assert isinstance(shown, dict)
+        cells = _read_cells(folder / shown["cells"], math.prod(shown["shape"]))
     rule = "must hold a whole sweep, or be given to the same sweep again, which mends it"
-    require(good, "folder", rule, str(folder))
+    require(cells is not None, "folder", rule, str(folder))
+    assert cells is not None
     return cells
+
+
+def _read_cells(path: pathlib.Path, count: int) -> np.ndarray | None:
+    """Return cells as they were saved; None unless the file holds so many, and nothing else."""
+    part = io.BytesIO()
+    np.save(part, np.zeros(count, CELL))
+    size = len(part.getvalue())
+    try:
+        with path.open("rb") as file:
+            content = file.read(size + 1)
+        if len(content) != size:
+            return None
+        cells: np.ndarray = np.load(io.BytesIO(content))
+    except (OSError, ValueError, EOFError):
+        return None
+    return cells if cells.dtype == CELL and cells.shape == (count,) else None
+
+
+def _is_whole(shown: Any) -> bool:
+    """Return whether a manifest's words about a grid are all there, and fit together."""
+    try:
+        lengths = shown["inner"] | dict(zip(shown["axes"], shown["shape"], strict=True))
+        texts = [shown["cells"], *shown["axes"], *shown["kept"], *shown["stored"].values()]
+        good = all(type(length) is int and length >= 0 for length in lengths.values())
+        good = good and pathlib.PurePath(shown["cells"]).name == shown["cells"]
+        for name, dim, values, facts in shown["coordinates"]:
+            good = good and len(values) == lengths[dim] and isinstance(facts, dict)
+            texts.append(name)
+        for name, dims, dtype, units, description in shown["variables"]:
+            good = good and np.dtype(dtype).kind in "fibU" and set(dims) <= {*shown["inner"]}
+            texts += [name, units, description]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+    return good and all(isinstance(text, str) for text in texts)
 
 
 class View:
@@ -101,7 +137,7 @@ class View:
         try:
             attributes = json.loads((self.folder / STORE / ".zattrs").read_text(encoding="utf-8"))
             return bool(attributes["made_of"] == json.dumps(self.token()))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
 
     def write(self) -> None:
@@ -128,7 +164,7 @@ class View:
         if size > _IN_MEMORY:
             return self._from_store()
         if self.cells.size > _FROM_LOG and self.is_current():
-            with contextlib.suppress(OSError, ValueError, zlib.error):  # it is damaged
+            with contextlib.suppress(Exception):  # it is damaged: zarr and codecs raise their own
                 results = self._from_store().load()
                 if self.is_current():  # else it was replaced while it was read
                     return results
