@@ -349,8 +349,12 @@ def record(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None
     """
     target = pathlib.Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(one) + "\n" for one in rows)
+    text = "".join(json.dumps(one) + "\n" for one in rows)
+    with target.open("a+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        is_torn = file.read() not in (b"", b"\n")  # a kill cut its last line off
+        file.write((is_torn * "\n" + text).encode())
 
 
 def one_thread() -> contextlib.AbstractContextManager[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,15 +217,20 @@ class Change(NamedTuple):
 def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
     """Return the records of a file of JSON lines, those without repeats left out.
 
+    A line that is no whole record, because its writer was killed, is named by a warning.
+
     Raises:
         ConfigurationError: If there is no such file, or it holds no records of this version.
     """
     rule = "must be a file of records, as `bench --out` writes it"
     require(path.is_file(), "against", rule, str(path))
-    try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    except ValueError:
-        rows = []
+    rows = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            rows.append(json.loads(line or b"null"))
+        except (ValueError, RecursionError):
+            text = f"line {number} of {path} is no whole record and is left out"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
     fields = {"benchmark", "case", "machine", "peer", "seconds", "processor_seconds",
               "peer_seconds", "peer_processor_seconds"}  # fmt: skip
     known = [row for row in rows if isinstance(row, dict) and fields <= row.keys()]

@@ -183,7 +183,12 @@ class View:
             name: xr.Variable([dim], np.asarray(values), facts, fastpath=True)
             for name, dim, values, facts in self.shown["coordinates"]
         }
-        return xr.Dataset(data, own, self.told)
+        return xr.Dataset(data, own, self.told | self._losses())
+
+    def _losses(self) -> dict[str, str]:
+        """Return what the log has lost, as the results' attributes say it."""
+        losses = self.index.losses()
+        return {"damaged": json.dumps(losses)} if losses else {}
 
     def _from_store(self) -> xr.Dataset:
         """Open the store, or what it would be, lazily loaded."""
@@ -239,7 +244,7 @@ class View:
         # those that are not named after their axis are listed
         others = [name for name, dim, *_ in self.shown["coordinates"] if name != dim]
         listed = {"coordinates": " ".join(others)} if others else {}
-        told[".zattrs"] = self.told | listed | {"made_of": json.dumps(token)}
+        told[".zattrs"] = self.told | listed | self._losses() | {"made_of": json.dumps(token)}
         told[".zmetadata"] = {"metadata": dict(told), "zarr_consolidated_format": 1}
         for name, content in told.items():
             yield name, json.dumps(content).encode()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mrsa_jax.bench import scaling
+from mrsa_jax.bench import harness, scaling
 from mrsa_watch._base.errors import ConfigurationError
 
 X = [50, 100, 200, 500, 1_000]
@@ -146,3 +147,27 @@ def test_records_of_other_machines_are_no_measure() -> None:
     found = scaling.like(rows, here)
     assert list(found) == [("sums", "a")]
     assert found["sums", "a"]["seconds"] == [2.0]  # the newest
+
+
+def test_a_line_that_a_kill_cut_off_is_named_and_costs_no_other(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "records.jsonl"
+    rows = [_row(name, [1.0]) for name in "abc"]
+    harness.record(rows[:2], path)
+    whole = path.read_bytes()
+    for end in range(whole.index(b"\n") + 2, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with pytest.warns(RuntimeWarning, match=r"line 2 of .*records\.jsonl is no whole record"):
+            assert scaling.read_records(path) == rows[:1]
+    path.write_bytes(whole[:-9])
+    harness.record(rows[2:], path)  # on a line that is not cut off
+    with pytest.warns(RuntimeWarning, match="line 2"):
+        assert scaling.read_records(path) == [rows[0], rows[2]]
+    path.write_bytes(whole)
+    harness.record(rows[2:], path)
+    assert scaling.read_records(path) == rows
+    path.write_bytes(whole[:9])
+    with (
+        pytest.warns(RuntimeWarning, match="line 1"),
+        pytest.raises(ConfigurationError, match="`against` must hold records"),
+    ):
+        scaling.read_records(path)

@@ -169,6 +169,7 @@ def test_a_record_that_contradicts_itself_is_named_and_computed_again(
     tracemalloc.stop()
     assert most < BOMB / 4
     assert found["done"].values.tolist() == [place == 1, place == 0]
+    assert found.mrsa.sentences()[1].endswith(f" bytes of {path.name} in {folder} are damaged.")
     again, said = rerun(folder)
     (words,) = said
     assert f" bytes of {path.name} in {folder} are damaged: points that they held" in words
