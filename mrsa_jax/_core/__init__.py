@@ -19,7 +19,8 @@
 - `round_rules`: What the server learns from one round of the protocol: rules as values.
 - `sealed`: Arrays in one .npz with a digest of it at its end.
 - `selector`: What every selection scheme offers, and the state that it keeps.
-- `sources`: What code is made of: texts of modules, compiled functions.
+- `sources`: What code is made of: texts of modules, versions, and what an object reaches.
+- `state`: The digest of all that an object reaches, with a rule for each kind of object.
 - `statistics`: Exact intervals of chances that were counted.
 - `status`: The steps of a round, and what became of it.
 - `streams`: Named random streams: which key every draw comes from; exact chances on words.

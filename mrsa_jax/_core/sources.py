@@ -91,12 +91,17 @@ def module_sources(name: str, path: pathlib.Path) -> dict[str, str]:
     return found
 
 
-def _imported(text: bytes, package: str) -> Iterator[str]:
-    """Go through the dotted names of all modules that a text may import."""
+@functools.lru_cache(maxsize=256)
+def _imported(text: bytes, package: str) -> tuple[str, ...]:
+    """Return the dotted names of all modules that a text may import."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):  # an error when it runs
-        return
+        return ()
+    return tuple(dict.fromkeys(_names_imported(tree, package)))
+
+
+def _names_imported(tree: ast.AST, package: str) -> Iterator[str]:
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):

@@ -36,7 +36,7 @@ _READS_OUTSIDE = "which reads what lies outside of the program"
 _MOST_NESTED = 40  # tuples in tuples that count as one constant
 
 Told: TypeAlias = tuple[str, Sequence[Any]]
-"""What a rule says of an object: words, and the parts whose words follow."""
+"""What a rule returns for an object: words, and the parts whose words follow."""
 
 
 class _UnaccountedError(Exception):
@@ -247,6 +247,7 @@ class Walk:
         self._is_named = is_named
         self._reads_paths = reads_paths
         self._own = frozenset(own)
+        self._known: dict[str, bool] = {}  # modules, by whether they are a library's
         self._numbers: dict[int, tuple[int, Any]] = {}  # an object that is kept keeps its address
         self._constants: dict[int, tuple[str | None, Any]] = {}
         self._outside = _outside()
@@ -308,7 +309,7 @@ class Walk:
         self._check_inside(thing)
         name = self._library_name(thing)
         if name is not None:
-            return f"library {name}", ()
+            return f"library {name}", self._patches(thing)
         if isinstance(thing, type):
             return self._class(thing)
         if isinstance(thing, types.ModuleType):
@@ -344,11 +345,11 @@ class Walk:
 
     def is_library(self, name: str) -> bool:
         """Return whether a module is not a user's."""
-        if name.partition(".")[0] in self._own:
-            return False
-        module = sys.modules.get(name) or sys.modules.get(name.partition(".")[0])
-        place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
-        return is_library(name, pathlib.Path(place) if place else None)
+        if name not in self._known:
+            top = name.partition(".")[0]
+            places = filter(None, map(_place, (name, top)))
+            self._known[name] = top not in self._own and is_library(name, next(places, None))
+        return self._known[name]
 
     def _library_name(self, thing: Any) -> str | None:
         """Return the name by which an installed package offers an object; None if none does."""
@@ -367,13 +368,22 @@ class Walk:
             return None
         if not self.is_library(module):
             return None
-        found = sys.modules.get(module)
+        found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, _MISSING)
         if found is not thing:
             return None
         self._met_library(module)
         return f"{module}.{name}"
+
+    def _patches(self, thing: Any) -> list[Any]:
+        """Return the functions of a user's that were put into a class of a library."""
+        if not isinstance(thing, type):
+            return []
+        functions = (own for own in vars(thing).values() if isinstance(own, types.FunctionType))
+        modules = ((own, str(own.__globals__.get("__name__", ""))) for own in functions)
+        return [own for own, module in modules
+                if module in sys.modules and not self.is_library(module)]  # fmt: skip
 
     def _met_library(self, module: str) -> None:
         top = module.partition(".")[0]
@@ -498,7 +508,7 @@ class Walk:
         return True
 
     def _class(self, thing: type) -> Told:
-        """Tell of a class that no library offers by its name: all that it defines."""
+        """Describe a class that no library offers by its name: all that it defines."""
         module = _module_of(thing)
         if not self.is_library(module):
             self.modules[module] = None
@@ -510,7 +520,7 @@ class Walk:
         ]  # fmt: skip
 
     def _module(self, thing: types.ModuleType) -> Told:
-        """Tell of a module that is used as a whole: all that a user's module defines."""
+        """Describe a module that is used as a whole: all that a user's module defines."""
         if self.is_library(thing.__name__):
             self._met_library(thing.__name__)
             self._passed.add(thing.__name__)
@@ -522,7 +532,7 @@ class Walk:
         return "module", [_Globals(vars(thing))]
 
     def _globals(self, thing: _Globals) -> Told:
-        """Tell of all globals of a module, sorted: modules that are imported later add names."""
+        """Describe all globals of a module, sorted: modules that are imported later add names."""
         inner = f"{thing.names.get('__name__')}."
         found: list[Any] = []
         for name in sorted(thing.names):
@@ -541,7 +551,7 @@ class Walk:
     # --- values -----------------------------------------------------------------------------------
 
     def _set(self, thing: Any) -> Told:
-        """Tell of elements by their digests, sorted; what they share among them says nothing."""
+        """Describe elements by their digests, sorted; what they share among them says nothing."""
         elements = set.__iter__(thing) if isinstance(thing, set) else frozenset.__iter__(thing)
         before = self._numbers
         several = []
@@ -552,7 +562,7 @@ class Walk:
         return f"set {digest_of(' '.join(sorted(several)).encode('utf-8', 'surrogatepass'))}", ()
 
     def _array(self, thing: Any) -> Told:
-        """Tell of an array of NumPy: its type, its shape and its content, part by part."""
+        """Describe an array of NumPy: its type, its shape and its content, part by part."""
         import numpy as np  # --help must not wait for it
 
         plain = thing.view(np.ndarray)
@@ -572,7 +582,7 @@ class Walk:
         return words, [fields, dict(thing.metadata or {})]
 
     def _scalar(self, thing: Any) -> Told:
-        """Tell of a single value of NumPy."""
+        """Describe a single value of NumPy."""
         import numpy as np
 
         return "scalar", [np.asarray(thing)]
@@ -588,7 +598,7 @@ class Walk:
         return "path", [(str(one.relative_to(path)), digest) for one, digest in files]
 
     def _instance(self, thing: Any) -> Told:
-        """Tell of a value of a class: what its built-in base holds, slots and attributes."""
+        """Describe a value of a class: what its built-in base holds, slots and attributes."""
         special = _special(thing)
         if special is not None:
             return special
@@ -682,7 +692,9 @@ def _content(cell: types.CellType) -> Any:
 def _module_with(name: str, thing: Any) -> str | None:
     """Return the name of a loaded module that has an object by its name."""
     several = list(sys.modules.items())
-    return next((at for at, module in several if vars(module).get(name) is thing), None)
+    return next(
+        (at for at, own in several if getattr(own, "__dict__", {}).get(name) is thing), None
+    )
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
@@ -703,16 +715,23 @@ def _is_of_paths(function: types.FunctionType, use: _Use) -> bool:
 
 def _virtual(thing: type) -> Iterable[Any]:
     """Return references to the classes that were registered with an abstract one."""
-    import _abc
+    import _abc  # type: ignore[import-not-found]
 
-    registered: Iterable[Any] = _abc._get_dump(thing)[0]  # type: ignore[attr-defined]
+    registered: Iterable[Any] = _abc._get_dump(thing)[0]
     return registered
 
 
 def _pytree(thing: type) -> Any:
-    """Return how JAX takes values of a class apart, None if nobody said so."""
+    """Return how JAX takes values of a class apart, None if it was never registered."""
     registry: dict[type, Any] = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return registry.get(thing)
+
+
+def _place(name: str) -> pathlib.Path | None:
+    """Return where a loaded module lies; None if nobody knows."""
+    module = sys.modules.get(name)
+    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    return pathlib.Path(place) if place else None
 
 
 def _is_installed(name: str) -> bool:
@@ -738,7 +757,9 @@ def _is_plain(thing: Any) -> bool:
         return all(map(_is_plain, thing))
     if kind is dict:
         return all(map(_is_plain, (*thing, *thing.values())))
-    return kind in _ATOMS or kind.__name__ == "ndarray"
+    is_of_numpy = any(_module_of(own) == "numpy" and own.__name__ in _OF_NUMPY
+                      for own in kind.__mro__)  # fmt: skip
+    return kind in _ATOMS or is_of_numpy or kind.__name__ == "ArrayImpl"
 
 
 def _has_hidden_state(kind: type) -> bool:
@@ -756,7 +777,7 @@ def _has_hidden_state(kind: type) -> bool:
     return not 0 <= size <= shown or kind.__itemsize__ != base.__itemsize__
 
 
-def _reduced(thing: Any, base: type) -> Any:
+def _reduced(thing: Any, base: Any) -> Any:
     """Return what pickle would keep of a value as one of a library's class."""
     reducer: Any = copyreg.dispatch_table.get(type(thing))
     with warnings.catch_warnings():
@@ -768,7 +789,7 @@ def _reduced(thing: Any, base: type) -> Any:
         elif base.__reduce__ is not object.__reduce__:
             found = base.__reduce__(thing)
         elif getattr(base, "__getstate__", None) is not getattr(object, "__getstate__", None):
-            found = base.__getstate__(thing)  # type: ignore[attr-defined]
+            found = base.__getstate__(thing)
         else:
             raise _UnaccountedError(shortened(thing), f"no rule reads a {type(thing).__qualname__}")
     if isinstance(found, str):  # a name, by which no module offers it
@@ -813,7 +834,7 @@ def _constant_of_code(code: types.CodeType) -> list[Any]:
 
 
 def _builtin(walk: Walk, thing: Any) -> Told:
-    """Tell of a function in C, which may be a method of a value."""
+    """Describe a function in C, which may be a method of a value."""
     owner = thing.__self__
     if owner is None or isinstance(owner, types.ModuleType):
         module = str(thing.__module__ or getattr(owner, "__name__", ""))
@@ -870,7 +891,7 @@ def _local() -> types.CodeType:
     def any_kind(thing: object) -> object:
         return thing
 
-    return any_kind.__code__  # type: ignore[attr-defined, no-any-return]
+    return any_kind.__code__  # type: ignore[attr-defined]
 
 
 _DISPATCH_CODE = _local()

@@ -4,8 +4,8 @@ A frame is `MRSA`, the length of what follows, its SHA-256, and that: a JSON hea
 each deflated by itself. Each process writes its own file, one write a frame, and reads those of
 all. So a kill costs the frame it was writing, and a damaged frame is as if it had never been there.
 
-That a frame's digest is right says that it is as somebody wrote it. What it holds is checked too:
-a header says which arrays there are, and no more is unpacked than these need.
+A right digest shows only that a frame is as it was written. Its content is checked too: the header
+lists the arrays, and no more is unpacked than they need.
 """
 
 from __future__ import annotations

@@ -41,8 +41,11 @@ _SCHEMA = 1
 _version = functools.cache(metadata.version)  # it reads a file
 
 
-def provenance(config: Settings) -> dict[str, Any]:
-    """Return what is needed to repeat a study: settings, their hash, versions, machine, time."""
+def provenance(config: Settings, *, is_check: bool = False) -> dict[str, Any]:
+    """Return what is needed to repeat a study: settings, their hash, versions, machine, time.
+
+    `is_check`: as `_run_folder.Sources` takes it.
+    """
     from mrsa_jax._core.device_words import device_name  # imports JAX
 
     names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
@@ -56,7 +59,7 @@ def provenance(config: Settings) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": device_name(),
         "commit": commit(),
-        "made_by": _run_folder.made_by(config),
+        "made_by": _run_folder.Sources(is_check=is_check).of(config),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -162,7 +165,7 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
         _run_folder.restore_replaced(out)
         partial.mkdir()
         try:
-            manifest = provenance(config)
+            manifest = provenance(config, is_check=is_held)
             yield StudyFolder(partial, manifest)
             _run_folder.write_json(partial / _MANIFEST, manifest)
             _run_folder.replace(partial, out)

@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+import flax.linen as nn
+import numpy as np
 import pytest
 from digested import OBJECTS
 
@@ -127,9 +129,16 @@ def test_attributes_of_libraries_count_where_somebody_set_them(
         patch.setattr("scipy.constants.g", 9.0)
         assert digest(thing) != before
     with monkeypatch.context() as patch:
+        patch.setattr("scipy.constants.g", np.float64(9.0))
+        assert digest(thing) != before
+    with monkeypatch.context() as patch:
         patch.setattr("scipy.constants.convert_temperature", lambda *given: 3)
         assert digest(thing) != before
     assert digest(thing) == before
+    layer = notebook("import flax.linen as nn\nthing = nn.Dense(3)")
+    before = digest(layer)
+    monkeypatch.setattr(nn.Dense, "__call__", notebook("def thing(self, x): return 3"))
+    assert digest(layer) != before
 
 
 def test_an_installed_package_counts_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
