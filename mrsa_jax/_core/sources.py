@@ -157,7 +157,7 @@ class Code:
     def again(self) -> dict[str, str]:
         """Return the digests of before, if there are any, with those of files as they are now.
 
-        What runs may keep what it has computed, in a cache of its own: that changes no result.
+        Code that runs may keep what it has computed, in a cache: that changes no result.
         """
         state = self._state or self._read()
         return state | self.texts | self._needed()
