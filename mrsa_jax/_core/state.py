@@ -625,7 +625,9 @@ class Walk:
             if base not in covered and name not in derived and name not in _NOT_TOLD
         }
         words, parts = content
-        return f"value {words}", [kind, list(parts), state]
+        # a value of a class that reads files holds what it has read
+        of = _kind_of(kind) if id(kind) in self._outside else kind
+        return f"value {words}", [of, list(parts), state]
 
 
 class _Globals:
@@ -652,6 +654,7 @@ _OF_MODULES = frozenset((
 _DERIVED: dict[str, tuple[str, ...]] = {
     "flax.Module": ("_id", "_state", "_parent_ref", "scope"),
     "flax.FrozenDict": ("_hash",),
+    "numpy.memmap": ("_mmap", "filename", "offset", "mode"),
     "numpy.vectorize": ("_ufunc",),
     "pandas.NDFrame": ("_item_cache", "_cacher", "_is_copy"),
     "pandas.Index": ("_cache", "_engine", "_id", "_references"),

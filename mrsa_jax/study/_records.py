@@ -230,7 +230,8 @@ class Layout:
     def _has_place(self, name: str, dtype: str, shape: tuple[int, ...], count: int) -> bool:
         variable = self.variables[name]
         whole, own = np.dtype(variable.dtype), np.dtype(dtype)
-        if own.kind != whole.kind or (own.kind == "U" and own.itemsize > whole.itemsize):
+        is_alike = own.kind == whole.kind or {own.kind, whole.kind} <= {"b", "i", "u"}
+        if not is_alike or (own.kind == "U" and own.itemsize > whole.itemsize):
             return False
         if len(shape) != len(variable.dims):
             return False

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import array
 import collections
-import copy
 import dataclasses
 import datetime
 import decimal
@@ -20,6 +19,7 @@ import operator
 import pathlib
 import random
 import re
+import tempfile
 import types
 import typing
 import uuid
@@ -537,9 +537,10 @@ def masked(number: int, **how: Any) -> Any:
     return np.ma.array([1.0, 2.0, 3.0], mask=[False, number == 1, True], **how)
 
 
-def changed(thing: Any, place: Any, number: Any) -> Any:
-    found = copy.deepcopy(thing)
-    found[place] = number
+def in_file(number: int) -> Any:
+    with tempfile.TemporaryFile() as file:
+        found = np.memmap(file, "i4", "w+", shape=(2,))
+    found[1] = number
     return found
 
 
@@ -615,6 +616,7 @@ ARRAYS: dict[str, Callable[[int], Any]] = {
     "own array": lambda n: np.array([1, n]).view(Own),
     "attribute of an own array": lambda n: with_attribute(np.zeros(3).view(Own), n),
     "record array": lambda n: np.rec.array([(1, n)], names="a,b"),
+    "array in a file": lambda n: in_file(n),
     "matrix": lambda n: np.array([[1, n]]).view(np.matrix),
     "number of NumPy": lambda n: np.float32(n),
     "type of a number": lambda n: [np.float32(3), np.float64(3)][n - 1],
