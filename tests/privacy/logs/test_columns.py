@@ -291,6 +291,7 @@ def test_names_that_differ_stay_apart(write: Any) -> None:
     marks = np.array(list("abcXYZ019-_.:/é"))
     names = {"".join(rng.choice(marks, rng.integers(3, 9))) for _ in range(1000)}
     number = re.compile(r"[-.0-9]+")
+    names = {name for name in names if any(map(str.isalnum, name)) and "..." not in name}
     by_likeness = {likeness(name): name for name in sorted(names) if not number.fullmatch(name)}
     names = sorted(by_likeness.values())
     assert len(names) > 500

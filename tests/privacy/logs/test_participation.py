@@ -305,5 +305,7 @@ def test_rows_wait_for_decisions_as_those_of_a_table_do(path: pathlib.Path) -> N
 
 def test_booleans_and_names_that_are_keys_elsewhere(path: pathlib.Path) -> None:
     rows = [{"round": 1, "client": True, "selected": True}, {"round": 1, "client": "x"}]
-    log = read_log(_rows(path, *rows), where={"selected": "true"})
+    with pytest.raises(ConfigurationError, match="found 'true', which names none"):
+        read_log(_rows(path, *rows), where={"selected": "true"})
+    log = read_log(path, where={"selected": "true"}, odd_names="keep")
     assert log.clients == ("true",)

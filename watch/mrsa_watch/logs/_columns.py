@@ -15,7 +15,7 @@ import numpy as np
 
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs._command import parted
-from mrsa_watch.logs._guess import examples, short
+from mrsa_watch.logs._json import examples, short
 from mrsa_watch.logs._names import fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._table import Column, Layout, clean
@@ -29,6 +29,8 @@ CLIENT_NAMES = ("client", "client_id", "cid", "client_idx", "client_index", "cli
                 "site", "site_name", "site_id", "collaborator", "collaborator_name", "device",
                 "device_id", "partition_id")  # fmt: skip
 WEIGHT_NAMES = ("weight", "weights")
+UNNAMED = ("round", "client", "weight")
+"""Names of the columns of a long table without a header, in this order."""
 INDEX_NAMES = ("", "index", "unnamed_0", "__index_level_0__", *ROUND_NAMES)
 _SOURCE = re.compile(r"^(?:params|tags|metrics)_(?=.)")  # before MLflow's names
 

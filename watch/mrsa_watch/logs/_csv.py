@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_watch.logs import _columns, _table
-from mrsa_watch.logs._decide import read_table
-from mrsa_watch.logs._long import assemble
+from mrsa_watch.logs._decide import read_table, read_unnamed
 from mrsa_watch.logs._names import fault
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._table import Column, Layout, ParticipationLog
@@ -79,11 +78,11 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
         if width not in (2, 3):
             fault(where, "round, client and maybe weight where there is no header",
                   f"{width} fields")  # fmt: skip
-        _columns.check_unnamed(options, where)
-        read, locate = _rows(text, width, 0, options, each_once=options.restarts != "new")
-        found = [_table.clean(read(place)) for place in range(width)]
-        weights = found[2] if width == 3 else None
-        return assemble(found[0], found[1], weights, options, locate, str(path))
+        each_once = not options.where and options.restarts != "new"
+        read, locate = _rows(text, width, 0, options, each_once=each_once)
+        names = _columns.UNNAMED[:width]
+        table = _columns.Table(names, functools.cache(read), locate, str(path), where, is_text=True)
+        return read_unnamed(table, options)
     if is_matrix and options.layout != "long" and not _is_numbered(text, header, options):
         return _read_matrix(text, options)
     is_long = options.layout != "matrix" and _columns.find(header, options, where) is not None

@@ -13,7 +13,8 @@ from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch.logs import _json
 from mrsa_watch.logs._columns import Chosen, Table, chosen, plain_name, taken
 from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._guess import Guess, Rows, examples, guess, short
+from mrsa_watch.logs._guess import Guess, Rows, guess
+from mrsa_watch.logs._json import examples, short
 from mrsa_watch.logs._long import Sums, assemble, sums_of_rows
 from mrsa_watch.logs._table import Layout, ParticipationLog
 
@@ -41,6 +42,7 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
         table.path,
         found.sums,
         found.part,
+        table.header[columns.client].strip(),
     )
     names = [name.strip() for name in table.header]
     others = [name for place, name in enumerate(names) if place not in columns.used]
@@ -51,6 +53,16 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
         where=options.where,
         sum_columns=options.sum_columns,
     )
+
+
+def read_unnamed(table: Table, options: Layout) -> ParticipationLog:
+    """Return the history of a long table without a header: round, client and maybe weight.
+
+    Raises:
+        ConfigurationError: As `read_table`.
+    """
+    log = read_table(table, options)
+    return dataclasses.replace(log, columns_used=())
 
 
 def _undecided(table: Table, found: Chosen, options: Layout) -> dict[int, Guess]:

@@ -22,8 +22,8 @@ import numpy as np
 from mrsa_watch._base.errors import ConfigurationError, needed, require
 from mrsa_watch.logs import _columns, _table, _wide
 from mrsa_watch.logs._command import TABLE
-from mrsa_watch.logs._decide import read_table
-from mrsa_watch.logs._long import assemble
+from mrsa_watch.logs._decide import read_table, read_unnamed
+from mrsa_watch.logs._identity import least_shared_float
 from mrsa_watch.logs._names import fault
 from mrsa_watch.logs._table import Column, Layout, ParticipationLog
 
@@ -121,7 +121,7 @@ def read_npy(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read an array; it is not loaded before its size is known."""
     with _decoding(path, "an array of bools or numbers"):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    return _from_array(array, options, str(path))
+    return _from_array(array, options, str(path), path)
 
 
 def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
@@ -149,7 +149,7 @@ def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
             fault(place, f"the {count * dtype.itemsize} bytes that its header says", str(held))
         with archive.open(f"{name}.npy") as stream:
             array = np.lib.format.read_array(stream, allow_pickle=False)
-    return _from_array(array, options, place)
+    return _from_array(array, options, place, path)
 
 
 def _npy_header(stream: Any) -> tuple[Any, np.dtype]:
@@ -160,21 +160,27 @@ def _npy_header(stream: Any) -> tuple[Any, np.dtype]:
     return shape, dtype
 
 
-def _from_array(array: np.ndarray, options: Layout, path: str) -> ParticipationLog:
-    _columns.check_unnamed(options, path)
+def _from_array(
+    array: np.ndarray, options: Layout, place: str, path: pathlib.Path
+) -> ParticipationLog:
     if options.layout != "long":
+        _columns.check_unnamed(options, place)
 
         def where(row: int, column: int) -> str:
-            return f"{path}: row {row}, column {column}"
+            return f"{place}: row {row}, column {column}"
 
-        return _table.from_matrix(array, options, where, path)
+        return _table.from_matrix(array, options, where, place)
     if array.ndim != 2 or array.shape[1] not in (2, 3):
-        fault(path, "rows of round and client (and weight)", f"shape {array.shape}")
-    columns = [_table.distinct(array[:, i].tolist()) for i in range(array.shape[1])]
-    weights = columns[2] if len(columns) == 3 else None
-    return assemble(
-        columns[0], columns[1], weights, options, lambda row: f"{path}: row {row}", path
-    )
+        fault(place, "rows of round and client (and weight)", f"shape {array.shape}")
+    below = least_shared_float(array if array.dtype.kind == "f" else None)
+
+    def column(at: int) -> Column:
+        found = _table.distinct(array[:, at].tolist())
+        return found._replace(names=_table.whole(found.names, below))
+
+    header = _columns.UNNAMED[: array.shape[1]]
+    table = _columns.Table(header, column, lambda row: f"{place}: row {row}", str(path), place)
+    return read_unnamed(table, options)
 
 
 # ---- Participation logs in tables of pandas (or of a library that turns its own into them).
@@ -234,7 +240,11 @@ def _column(values: pd.Series) -> Column | None:
         column = _table.distinct(plain)
     except TypeError:  # lists, mappings
         return None
-    return Column(column.codes, _table.whole(column.names))
+    is_float = getattr(values.dtype, "kind", "") == "f"
+    below = least_shared_float(values if is_float else None)
+    categories = getattr(values.dtype, "categories", ())
+    order = tuple(categories) if getattr(values.dtype, "ordered", False) else ()
+    return Column(column.codes, _table.whole(column.names, below), order)
 
 
 def _read_wide(frame: pd.DataFrame, options: Layout) -> ParticipationLog:
@@ -261,7 +271,7 @@ def _read_wide(frame: pd.DataFrame, options: Layout) -> ParticipationLog:
               'read_log(table, layout="matrix") that its entries are weights',
               f"columns {shown} with entries other than 0 and 1")  # fmt: skip
     log = _wide.named_matrix(array, options, TABLE, header, wide)
-    clients = tuple(_plain(frame.columns[place]) for place in places)
+    clients = tuple(_plain(frame.columns[place]) for place in wide.kept)
     own = frame.index if wide.rounds is None else frame.iloc[:, wide.rounds]
     rounds = _table.distinct([_plain(label) for label in own.tolist()])
     log = dataclasses.replace(log, clients=clients)

@@ -131,15 +131,3 @@ def _ascends(column: Column) -> bool:
         return False
     values = np.array(numbers, float)[column.codes]
     return bool((np.diff(values) > 0).all())
-
-
-def examples(values: Sequence[object]) -> str:
-    """Return the first of some values, in quotes."""
-    shown = ", ".join(short(text_of_cell(value)) for value in values[:4]) or "no values"
-    return shown + (", ..." if len(values) > 4 else "")
-
-
-def short(text: str) -> str:
-    """Return a text in quotes, of bounded length."""
-    shown = repr(text)
-    return shown if len(shown) <= 60 else shown[:56] + "...'"

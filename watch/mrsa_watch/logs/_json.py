@@ -75,6 +75,18 @@ def shown(value: Any) -> str:
     return ascii(value if not isinstance(value, str) else value[:100])
 
 
+def examples(values: Sequence[object]) -> str:
+    """Return the first of some values, in quotes."""
+    shown = ", ".join(short(text_of_cell(value)) for value in values[:4]) or "no values"
+    return shown + (", ..." if len(values) > 4 else "")
+
+
+def short(text: str) -> str:
+    """Return a text in quotes, of bounded length."""
+    shown = repr(text)
+    return shown if len(shown) <= 60 else shown[:56] + "...'"
+
+
 # ---- What names and values of columns say: of who was in a sum, of weights, of times and metrics.
 
 # names that may state the members of a sum, or their weights: as separate words, or as a whole

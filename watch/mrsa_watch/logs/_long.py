@@ -12,20 +12,23 @@ import numpy as np
 
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs._command import refuse
+from mrsa_watch.logs._json import examples
 from mrsa_watch.logs._identity import number_of
 from mrsa_watch.logs._names import MOST_PARTS, fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
+from mrsa_watch.logs._order import UNORDERED, in_order, places_in, resolved
+from mrsa_watch.logs._patterns import is_rounded, odd_clients
 from mrsa_watch.logs._table import (
     Column,
     Layout,
     ParticipationLog,
+    alike_names,
     check_names,
     check_rounds,
     dense,
-    in_order,
+    merged,
     named,
     of_part,
-    places_in,
 )
 
 # ---- Which rows of a long table are of one sum, if the number of the round alone does not decide.
@@ -98,12 +101,14 @@ class Sums(NamedTuple):
         runs: Number of runs.
         returns: The first row of a sum that comes again after others, as `first_return` says.
         parts: Of which part of the vector each sum is, None for the whole; None without parts.
+        is_ordered: Whether the order of the rounds is known.
     """
 
     column: Column
     runs: int
     returns: int | None
     parts: tuple[str | None, ...] | None = None
+    is_ordered: bool = True
 
 
 def sums_of_rows(
@@ -118,7 +123,8 @@ def sums_of_rows(
     Each of several sums (a job, a group, a part of the vector) has a separate order, whose rows
     may be between those of others.
     """
-    order = in_order(rounds, options.round_order)
+    how, is_ordered = resolved(rounds, options.round_order)
+    order = in_order(rounds, how)
     apart_by = [*sums, *([] if part is None else [part])]
     keys = [places_in(order, rounds)]
     keys += [places_in(in_order(each, "sorted"), each) for each in apart_by]
@@ -134,7 +140,8 @@ def sums_of_rows(
         returns = None if place is None else int(apart[place])
     has_runs = bool(runs.any())
     if not apart_by and not has_runs:
-        return Sums(Column(keys[0], [rounds.names[place] for place in order]), 1, returns)
+        names = [rounds.names[place] for place in order]
+        return Sums(Column(keys[0], names), 1, returns, None, is_ordered)
     codes = joined([runs, labels])
     _, first = np.unique(codes, return_index=True)
     names = [
@@ -148,7 +155,7 @@ def sums_of_rows(
         parts = [told[part.codes[row]] for row in first]
         names = [name + ("" if own_part is None else of_part(own_part))
                  for name, own_part in zip(names, parts, strict=True)]  # fmt: skip
-    if options.round_order == "file":
+    if how == "file":
         places = np.argsort(first)
         back = np.empty_like(places)
         back[places] = np.arange(len(places))
@@ -156,7 +163,7 @@ def sums_of_rows(
         parts = None if parts is None else [parts[place] for place in places]
     is_of_parts = any(own_part is not None for own_part in parts or ())
     kept = tuple(parts) if parts is not None and is_of_parts else None
-    return Sums(Column(codes, names), int(runs.max()) + 1, returns, kept)
+    return Sums(Column(codes, names), int(runs.max()) + 1, returns, kept, is_ordered)
 
 
 # ---- A table with a row for each participation as a matrix, its faults named by row.
@@ -174,6 +181,7 @@ def assemble(
     path: str,
     sums_by: Sequence[Column] = (),
     part: Column | None = None,
+    client_column: str = "client",
 ) -> ParticipationLog:
     """Return the matrix of a table with a row for each participation, or name its first fault.
 
@@ -186,6 +194,7 @@ def assemble(
         path: Names the table.
         sums_by: What tells several sums of one round apart.
         part: Of which part of the vector each row's sum is, if it is not of the whole.
+        client_column: Name of the column of the clients.
     """
     if rounds.codes.size == 0:
         fault(path, "rows of participation after the header", "none")
@@ -194,7 +203,9 @@ def assemble(
     read = [_weight(name) for name in weights.names]
     _check_rows(rounds, clients, weights, read, locate)
     check_rounds(rounds, locate)
-    check_names(clients, "client", locate)
+    _check_rounded(rounds, locate)
+    clients = _check_alike(clients, options, locate, path)
+    _check_odd(clients, client_column, options, locate, path)
     values = [Fraction(0) if value is None else value for value in read]  # None is in no row
     if part is not None:
         _check_parts(part, locate)
@@ -211,11 +222,84 @@ def assemble(
     _check_repeats(row, column, shape, sums, clients, locate)
     matrix = dense(row, column, shape, Column(weights.codes, values), options, path)
     log = named(matrix, tuple(sums.names), tuple(clients.names[i] for i in columns))
-    log = dataclasses.replace(log, parts=found.parts)
-    if found.runs == 1:
-        return log
-    note = f"The numbers of rounds begin anew: read as {found.runs} runs, by the order of the rows."
-    return dataclasses.replace(log, notes=(note,))
+    notes = [] if found.is_ordered else [UNORDERED]
+    if found.runs > 1:
+        notes.append(
+            f"The numbers of rounds begin anew: read as {found.runs} runs, by the order of the "
+            "rows."
+        )
+    return dataclasses.replace(
+        log, parts=found.parts, notes=tuple(notes), is_ordered=found.is_ordered
+    )
+
+
+def _check_rounded(rounds: Column, locate: Callable[[int], str]) -> None:
+    """Raise for rounds that lost digits: several of them may have become one."""
+    for code, row in zip(*np.unique(rounds.codes, return_index=True), strict=True):
+        if is_rounded(rounds.names[code]):
+            fault(locate(int(row)), "rounds with all their digits (write them as text, or as "
+                  "integers): one that lost some may be several", f"{rounds.names[code]!a}"
+                  )  # fmt: skip
+
+
+def _check_alike(
+    clients: Column, options: Layout, locate: Callable[[int], str], path: str
+) -> Column:
+    """Return the clients, each under one name, or refuse two names that may be one client's."""
+    if options.alike_names == "different":
+        return clients
+    if options.alike_names == "same":
+        return merged(clients)
+    alike = next(alike_names(clients), None)
+    if alike is not None:
+        refuse_alike(alike.name, alike.other, locate(alike.row), path, options)
+    return clients
+
+
+def refuse_alike(name: Any, other: Any, where: str, path: str, options: Layout) -> NoReturn:
+    """Refuse two names that may be one client's."""
+    refuse(where, "one way to write a client (--alike-names same: names that differ so are of one "
+           "client, the first of them; --alike-names different: of several)",
+           f"{name!a} and {other!a}", path,
+           dataclasses.replace(options, alike_names="same"))  # fmt: skip
+
+
+def _check_odd(
+    clients: Column, name: str, options: Layout, locate: Callable[[int], str], path: str
+) -> None:
+    """Refuse rows of what may be no client, or of identifiers that may be several."""
+    if options.odd_names == "keep":
+        return
+    used, first = np.unique(clients.codes, return_index=True)
+    rows = {clients.names[code]: int(row) for code, row in zip(used, first, strict=True)}
+    odd, rounded = odd_clients(list(rows))
+    if not odd and not rounded:
+        return
+    where = locate(min(rows[own] for own in [*odd, *rounded]))
+    texts = [text_of_cell(own) for own in [*odd, *rounded]]
+    found = []
+    if odd:
+        found.append(f"{examples(odd)}, {UNLIKE}")
+    if rounded:
+        found.append(f"{examples(rounded)}, {NOT_WHOLE}")
+    expected = "a client in each row (--odd-names keep takes every name as a client's)"
+    said = " and ".join(found)
+    if len(texts) == len(rows):
+        fault(where, expected, said)
+    refuse(where, expected, f"{said}; this leaves their rows out", path,
+           without_rows(options, name, texts))  # fmt: skip
+
+
+UNLIKE = "which names none, or is unlike most names"
+NOT_WHOLE = "which lost digits or letters, so that it may be several clients"
+
+
+def without_rows(options: Layout, column: str, texts: Sequence[str]) -> Layout:
+    """Return settings that leave out rows with some texts in a column."""
+    key = f"{column}!"
+    where = dict(options.where)
+    where[key] = (*where.get(key, ()), *texts)
+    return dataclasses.replace(options, where=tuple(where.items()))
 
 
 def _check_parts(part: Column, locate: Callable[[int], str]) -> None:

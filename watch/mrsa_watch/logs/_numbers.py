@@ -36,6 +36,18 @@ def parse_number(text: str) -> Fraction | None:
     return parse_decimal(text) if known is None else known
 
 
+def is_grouped(texts: Iterable[str], mark: str) -> bool:
+    """Return whether a mark in numbers may group thousands, of all numbers that have it.
+
+    Examples:
+        >>> is_grouped(["1.500", "900"], "."), is_grouped(["1.500", "0.25"], ".")
+        (True, False)
+    """
+    having = [text for text in texts if mark in text]
+    form = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+", re.ASCII)
+    return bool(having) and all(form.fullmatch(text.strip()) for text in having)
+
+
 def common_denominator(weights: Iterable[Fraction]) -> int | None:
     """Return what makes weights integral; None if it is so large that it serves to stop a reader.
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_watch.logs import _columns, _table
+from mrsa_watch.logs import _columns, _order, _table
 from mrsa_watch.logs._decide import read_table
 from mrsa_watch.logs._json import load_object
 from mrsa_watch.logs._jsonl import TORN, Key, LineParser, SumLine
@@ -187,7 +187,7 @@ def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> Par
     if not sums:
         counts = ", ".join(f"{count} {status}" for status, count in others.items())
         fault(str(path), "a learnt sum", f"none ({counts})" if counts else "none")
-    if options.round_order == "sorted":
+    if options.round_order != "file":  # numbers of rounds show their order
         sums.sort(key=lambda one: one.key)
     notes = tuple(_notes(parser, others))
     aggregation = tuple(dict.fromkeys(header.aggregation for header in parser.headers))
@@ -210,14 +210,14 @@ def _history(
     sizes = [len(one.clients) for one in sums]
     codes = np.concatenate([np.frombuffer(one.clients, np.int32) for one in sums])
     people = _table.clean(Column(codes, list(clients)))
-    columns = _table.in_order(people, "sorted")
+    columns = _order.in_order(people, "sorted")
     shape = (len(sums), len(columns))
     factors = [np.zeros(size, np.int32) if one.weights is None else
                np.frombuffer(one.weights, np.int32)
                for one, size in zip(sums, sizes, strict=True)]  # fmt: skip
     matrix = _table.dense(
         np.repeat(np.arange(len(sums), dtype=np.int32), sizes),
-        _table.places_in(columns, people),
+        _order.places_in(columns, people),
         shape,
         Column(np.concatenate(factors), list(weights)),
         options,

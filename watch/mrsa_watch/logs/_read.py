@@ -16,13 +16,17 @@ from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.tables import is_table
 from mrsa_watch._base.untrusted import start_of
 from mrsa_watch.logs import _columns
+from mrsa_watch.logs._command import Refusal, settled
 from mrsa_watch.logs._names import fault
 from mrsa_watch.logs._table import Layout, ParticipationLog
 from mrsa_watch.logs._text import text_format
 
 LayoutName = Literal["auto", "long", "matrix"]
-OrderName = Literal["sorted", "file"]
+OrderName = Literal["auto", "sorted", "file"]
 RestartsName = Literal["ask", "new", "same"]
+AlikeName = Literal["ask", "same", "different"]
+OddName = Literal["ask", "keep"]
+DecimalName = Literal["ask", "point", "comma"]
 FormatName = Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"]
 _DEFAULT_MEMORY_BYTES = 2 * 2**30
 
@@ -35,7 +39,7 @@ def read_log(
     round_column: str | None = None,
     client_column: str | None = None,
     weight_column: str | None = None,
-    round_order: OrderName = "sorted",
+    round_order: OrderName = "auto",
     array: str | None = None,
     memory_bytes: int = _DEFAULT_MEMORY_BYTES,
     where: Mapping[str, Any] | Sequence[str] | str = (),
@@ -43,6 +47,10 @@ def read_log(
     sum_columns: Sequence[str] | str = (),
     restarts: RestartsName = "ask",
     part_column: str | None = None,
+    alike_names: AlikeName = "ask",
+    odd_names: OddName = "ask",
+    decimal: DecimalName = "ask",
+    client_separator: str | None = None,
 ) -> ParticipationLog:
     r"""Read a participation history from a file, or a table, of any system.
 
@@ -122,23 +130,40 @@ def read_log(
 
     Cost: a million rows take about two seconds.
     """
-    check_known(format, "format", typing.get_args(FormatName), "a known format")
-    check_known(layout, "layout", typing.get_args(LayoutName), "a known name")
-    check_known(round_order, "round_order", typing.get_args(OrderName), "a known name")
-    check_known(restarts, "restarts", typing.get_args(RestartsName), "a known name")
+    for name, value, known in (
+        ("format", format, FormatName), ("layout", layout, LayoutName),
+        ("round_order", round_order, OrderName), ("restarts", restarts, RestartsName),
+        ("alike_names", alike_names, AlikeName), ("odd_names", odd_names, OddName),
+        ("decimal", decimal, DecimalName),
+    ):  # fmt: skip
+        what = "a known format" if name == "format" else "a known name"
+        check_known(value, name, typing.get_args(known), what)
     require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
+    rule = "must be the text between clients of one cell, such as ';'"
+    require(client_separator != "", "client_separator", rule, client_separator)
     options = Layout(
         layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),
         _columns.conditions(where), _columns.names_of(ignore_columns),
-        _columns.names_of(sum_columns), restarts, part_column,
+        _columns.names_of(sum_columns), restarts, part_column, format, alike_names, odd_names,
+        decimal, client_separator,
     )  # fmt: skip
+    try:
+        return _read(path, options)
+    except Refusal as refusal:
+        first = refusal.with_traceback(None)  # whose frames hold the log
+    raise settled(first, lambda own: _read(path, own))
+
+
+def _read(path: Any, options: Layout) -> ParticipationLog:
+    """Read a file or a table by some settings."""
     if is_table(path):
         from mrsa_watch.logs._frame import read_frame
 
         return read_frame(path, options)
     file = pathlib.Path(path)
     magic = start_of(file, 6)
-    return _reader(_format_of(file, magic) if format == "auto" else format)(file, options)
+    kind = _format_of(file, magic) if options.format == "auto" else options.format
+    return _reader(kind)(file, options)
 
 
 def _format_of(file: pathlib.Path, magic: bytes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -17,9 +17,9 @@ import numpy as np
 
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import brief, telling
-from mrsa_watch.logs._identity import likeness, number_of
+from mrsa_watch.logs._identity import least_shared_float, likeness, number_of
 from mrsa_watch.logs._integers import integer_rows
-from mrsa_watch.logs._names import check_alike, fault
+from mrsa_watch.logs._names import fault, fault_alike
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,6 +46,8 @@ class ParticipationLog:
         parts: Of each sum the part of the vector that it is of, None where it is of the whole;
             None where no sum is of a part. Sums of different parts are of different unknowns and
             must not be stacked in one matrix: `by_part` has a log of each.
+        is_ordered: Whether the order of the rows is known to be that of time. False where names of
+            rounds do not show it, and the rows have that of the file.
     """
 
     __repr__ = brief
@@ -64,6 +66,7 @@ class ParticipationLog:
     where: tuple[tuple[str, tuple[str, ...]], ...] = ()
     sum_columns: tuple[str, ...] = ()
     parts: tuple[str | None, ...] | None = None
+    is_ordered: bool = True
 
     def by_part(self) -> dict[str | None, ParticipationLog]:
         """Return the sums of each part of the vector as a separate log, by the part's name.
@@ -125,13 +128,25 @@ class Layout:
     sum_columns: tuple[str, ...] = ()
     restarts: str = "ask"
     part_column: str | None = None
+    format: str = "auto"
+    alike_names: str = "ask"
+    odd_names: str = "ask"
+    decimal: str = "ask"
+    client_separator: str | None = None
 
 
 class Column(NamedTuple):
-    """One column of a table: row i holds `names[codes[i]]`."""
+    """One column of a table: row i holds `names[codes[i]]`.
+
+    Attributes:
+        codes: The place of each row's name.
+        names: The names, each once.
+        order: The names in an order that the table states, as of ordered categories; else empty.
+    """
 
     codes: np.ndarray
     names: list[Any]
+    order: tuple[Any, ...] = ()
 
 
 def clean(column: Column) -> Column:
@@ -151,12 +166,17 @@ def _is_canonical(name: str) -> bool:
     return re.fullmatch(r"0|-?[1-9][0-9]{0,299}", name) is not None
 
 
-def whole(names: list[Any]) -> list[Any]:
-    """Return names that are floats since some are missing as the integers that they are."""
+def whole(names: list[Any], below: int) -> list[Any]:
+    """Return names that are floats since some are missing as the integers that they are.
+
+    Those from `below` on stay floats, by which they are known: several integers share each.
+    """
     floats = [name for name in names if isinstance(name, float)]
-    if floats and all(name == name and name.is_integer() for name in floats):
-        return [int(name) if isinstance(name, float) else name for name in names]
-    return names
+    if not floats or not all(name == name and name.is_integer() for name in floats):
+        return names
+    return [
+        int(name) if isinstance(name, float) and abs(name) < below else name for name in names
+    ]
 
 
 def dense(
@@ -197,15 +217,42 @@ def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None
     in marks that nobody sees, are not taken for several without the user's word.
     """
     used, first = np.unique(column.codes, return_index=True)
+    alike = next(alike_names(column), None)
+    if alike is not None:
+        fault_alike(alike.name, alike.other, kind, locate(alike.row))
+
+
+class Alike(NamedTuple):
+    """A name that may be one with an earlier one, and the row in which it is first."""
+
+    code: int
+    name: Any
+    earlier: int
+    other: Any
+    row: int
+
+
+def alike_names(column: Column) -> Iterator[Alike]:
+    """Yield names that are like earlier ones, and not equal, in the order of the rows."""
+    used, first = np.unique(column.codes, return_index=True)
     if all(type(column.names[code]) is int for code in used):
         return
     order = np.argsort(first)
-    seen: dict[Any, Any] = {}
+    seen: dict[Any, int] = {}
     for code, row in zip(used[order].tolist(), first[order].tolist(), strict=True):
         name = column.names[code]
-        other = seen.setdefault(likeness(name), name)
-        if other is not name:
-            check_alike(name, other, kind, locate(row))
+        earlier = seen.setdefault(likeness(name), code)
+        other = column.names[earlier]
+        if earlier != code and (type(other) is not type(name) or other != name):
+            yield Alike(code, name, earlier, other, row)
+
+
+def merged(column: Column) -> Column:
+    """Return a column in which names that are alike are the first of them."""
+    codes = np.arange(len(column.names))
+    for alike in alike_names(column):
+        codes[alike.code] = alike.earlier
+    return column._replace(codes=codes[column.codes] if len(codes) else column.codes)
 
 
 def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
@@ -219,48 +266,6 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
         name = rounds.names[rounds.codes[row]]
         fault(locate(int(row)), "a round's number, as most rounds are (give this one a "
               "number too, or take its rows out)", ascii(name))  # fmt: skip
-
-
-def in_order(column: Column, how: str) -> np.ndarray:
-    """Return the places of the names in order of time (or of their names, for clients)."""
-    used, first = np.unique(column.codes, return_index=True)
-    if how == "file":
-        return used[np.argsort(first)]
-    names = [column.names[code] for code in used]
-    key: Callable[[Any], Any] = _natural
-    if all(number_of(name) is not None for name in names):
-        key = _number
-    elif len({type(name) for name in names}) == 1 and not isinstance(names[0], str):
-        key = _plain  # dates
-    try:
-        places = sorted(range(len(used)), key=lambda place: key(names[place]))
-    except TypeError:  # of a type without an order
-        places = sorted(range(len(used)), key=lambda place: _natural(names[place]))
-    return used[np.array(places, np.int64)]
-
-
-def places_in(order: np.ndarray, column: Column) -> np.ndarray:
-    """Return each entry's place in an order of its column's names."""
-    places = np.zeros(len(column.names), np.int64)
-    places[order] = np.arange(len(order))
-    return places[column.codes]
-
-
-def _plain(name: Any) -> Any:
-    return name
-
-
-def _number(name: Any) -> Any:
-    return number_of(name) if isinstance(name, str) else name
-
-
-def _natural(name: Any) -> tuple[list[Any], str]:
-    """Return a key that puts round-9 before round-10."""
-    parts = re.split(r"([0-9]+)", str(name))
-    numbers = [(len(digits), digits) for digits in (part.lstrip("0") for part in parts[1::2])]
-    keys: list[Any] = list(parts)
-    keys[1::2] = numbers
-    return keys, str(name)
 
 
 def check_memory(shape: tuple[int, int], itemsize: int, options: Layout, path: str) -> None:
@@ -314,9 +319,6 @@ def from_matrix(
         value = array[i, j]
         shown = str(value) if isinstance(value, Fraction) else repr(value.item())
         fault(where(i, j), expected, shown)
-    if clients:
-        column = Column(np.arange(len(clients)), list(clients))
-        check_names(column, "client", lambda place: f"{path}, column {clients[place]!a}")
     names = (tuple(range(array.shape[0])), tuple(clients or range(array.shape[1])))
     if binary:
         return ParticipationLog(array.astype(np.bool_), *names)
@@ -329,6 +331,12 @@ def arrow_column(values: Any) -> Column:
     """Return an Arrow column of any plain type, None where it is null."""
     import pyarrow as pa
 
+    is_ordered = pa.types.is_dictionary(values.type) and values.type.ordered
+    below = 0
+    if pa.types.is_floating(values.type):
+        below = least_shared_float(np.empty(0, f"f{values.type.bit_width // 8}"))
+    if pa.types.is_float16(values.type):  # which has no dictionary
+        values = values.cast(pa.float32())
     if pa.types.is_dictionary(values.type):
         values = values.unify_dictionaries()
     else:
@@ -337,11 +345,12 @@ def arrow_column(values: Any) -> Column:
     if isinstance(array, pa.ChunkedArray):  # no rows at all
         return Column(np.empty(0, np.int64), [])
     names = array.dictionary.to_pylist()
+    order = tuple(names) if is_ordered else ()
     indices = array.indices
     if indices.null_count:
         indices, names = indices.fill_null(len(names)), [*names, None]
     # not by Arrow's own way to NumPy, which imports pandas
-    return Column(np.from_dlpack(indices).astype(np.int64), whole(names))
+    return Column(np.from_dlpack(indices).astype(np.int64), whole(names, below), order)
 
 
 def distinct(values: Sequence[Hashable]) -> Column:

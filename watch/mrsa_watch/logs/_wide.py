@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_watch.logs import _json
 from mrsa_watch.logs._columns import (
     CLIENT_NAMES,
     ROUND_NAMES,
@@ -23,19 +22,23 @@ from mrsa_watch.logs._columns import (
     refuse_choices,
 )
 from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._guess import short
+from mrsa_watch.logs._json import examples, short
+from mrsa_watch.logs._long import NOT_WHOLE, UNLIKE, refuse_alike
 from mrsa_watch.logs._names import fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
+from mrsa_watch.logs._order import UNORDERED, in_order, resolved
+from mrsa_watch.logs._patterns import odd_columns
 from mrsa_watch.logs._table import (
     Column,
     Layout,
     ParticipationLog,
+    alike_names,
     check_memory,
     check_rounds,
     clean,
     distinct,
     from_matrix,
-    in_order,
+    merged,
 )
 
 _NUMBERS_OF_ROWS = ("", "index", "level_0", "unnamed_0", "__index_level_0__")
@@ -43,10 +46,19 @@ RULE = "a column for each client"
 
 
 class Wide(NamedTuple):
-    """Places of a wide table's columns: of the rounds, if it has one, and of the clients."""
+    """Places of a wide table's columns.
+
+    Attributes:
+        rounds: Of the rounds, if it has one.
+        clients: Of the clients.
+        kept: Of the first column of each client, where others are of the same one.
+        client_of: The place in `kept` of each column's client.
+    """
 
     rounds: int | None
     clients: list[int]
+    kept: list[int]
+    client_of: list[int]
 
 
 def wide_columns(
@@ -64,19 +76,52 @@ def wide_columns(
     rounds, numbers = _rounds_among(names, options, where)
     left = {place for place, name in enumerate(names) if name in options.ignore_columns}
     kept = [place for place in range(len(names)) if place not in {rounds, *numbers, *left}]
-    odd = [names[place] for place in kept if _is_no_client(plain_name(names[place]))]
-    if odd:
-        told = ", ".join(map(short, odd[:8])) + (", ..." if len(odd) > 8 else "")
-        refuse(where, f"{rule} (--ignore-columns leaves one out)",
-               f"a column{'s' if len(odd) > 1 else ''} {told}; this leaves out what is none", path,
-               _ignoring(options, odd))  # fmt: skip
+    _check_odd([names[place] for place in kept], options, where, path, rule)
     for place in kept:
         if names.index(names[place]) != place:
             fault(where, f"{rule} (--ignore-columns leaves one out)",
                   f"a column {short(names[place])} again")  # fmt: skip
     if not kept:
         fault(where, rule, "none that is not ignored")
-    return Wide(rounds, kept)
+    column = Column(np.arange(len(kept)), [names[place] for place in kept])
+    if options.alike_names == "ask":
+        for alike in alike_names(column):
+            place = f"{path}, column {alike.name!a}"
+            refuse_alike(alike.name, alike.other, place, path, options)
+    codes = column.codes if options.alike_names == "different" else merged(column).codes
+    first, client_of = np.unique(codes, return_inverse=True)
+    return Wide(rounds, kept, [kept[i] for i in first], client_of.tolist())
+
+
+def _check_odd(
+    names: Sequence[str], options: Layout, where: str, path: str, rule: str
+) -> None:
+    """Refuse columns of what may be no client, or of identifiers that may be several."""
+    odd, rounded = _odd(names, options)
+    if not odd and not rounded:
+        return
+    found = []
+    if odd:
+        shown = ", ".join(map(short, odd[:8])) + (", ..." if len(odd) > 8 else "")
+        found.append(f"a column{'s' if len(odd) > 1 else ''} {shown}, {UNLIKE}")
+    if rounded:
+        found.append(f"{examples(rounded)}, {NOT_WHOLE}")
+    expected = f"{rule} (--ignore-columns leaves one out; --odd-names keep takes all as clients)"
+    said = " and ".join(found)
+    left_out = list(dict.fromkeys([*odd, *rounded]))
+    if len(left_out) == len(set(names)):
+        fault(where, expected, said)
+    refuse(where, expected, f"{said}; this leaves out what is none", path,
+           _ignoring(options, left_out))  # fmt: skip
+
+
+def _odd(names: Sequence[str], options: Layout) -> tuple[list[str], list[str]]:
+    """Return names of columns that are no clients, and those that are no longer whole."""
+    if options.odd_names == "keep":
+        return [], []
+    odd, rounded = odd_columns(names, [plain_name(name) for name in names])
+    usual = [name for name in names if plain_name(name) in (*ROUND_NAMES, *CLIENT_NAMES)]
+    return list(dict.fromkeys([*usual, *odd])), rounded
 
 
 def _rounds_among(
@@ -92,10 +137,6 @@ def _rounds_among(
     if named:
         return min(named, key=lambda place: ROUND_NAMES.index(plain[place])), numbers
     return (numbers[0], numbers[1:]) if numbers else (None, [])
-
-
-def _is_no_client(plain: str) -> bool:
-    return plain in (*ROUND_NAMES, *CLIENT_NAMES) or _json.says(plain) or _json.measures(plain)
 
 
 def _ignoring(options: Layout, names: Sequence[str]) -> Layout:
@@ -119,13 +160,28 @@ def named_matrix(
         return f"{path}: row {row}, column {header[places[column]]!r}"
 
     names, places = [name.strip() for name in header], wide.clients
-    log = from_matrix(array, options, where or by_name, path, [names[place] for place in places])
+    kept = [names[place] for place in wide.kept]
+    log = from_matrix(_of_clients(array, wide, path, kept), options, where or by_name, path, kept)
     used = places if wide.rounds is None else [wide.rounds, *places]
     return dataclasses.replace(
         log,
         columns_used=tuple(names[place] for place in used),
         columns_ignored=tuple(name for place, name in enumerate(names) if place not in used),
     )
+
+
+def _of_clients(array: np.ndarray, wide: Wide, path: str, names: Sequence[str]) -> np.ndarray:
+    """Return the entries of each client, of which several columns may be."""
+    if len(wide.kept) == len(wide.clients):
+        return array
+    merged_array = np.zeros((len(array), len(wide.kept)), array.dtype)
+    for column, client in zip(array.T, wide.client_of, strict=True):
+        twice = np.flatnonzero((merged_array[:, client] != 0) & (column != 0))
+        if twice.size:
+            fault(f"{path}: row {twice[0]}", "each client once in a round",
+                  f"client {short(names[client])} in two columns")  # fmt: skip
+        merged_array[:, client] = np.where(column != 0, column, merged_array[:, client])
+    return merged_array
 
 
 def with_rounds(
@@ -138,9 +194,12 @@ def with_rounds(
         row = next(i for i, code in enumerate(own.codes) if code != i)
         fault(locate(row), "each round once in the index", f"{labels[row]!r} again")
     check_rounds(own, locate)
-    order = in_order(own, options.round_order)
+    how, is_ordered = resolved(own, options.round_order)
+    order = in_order(own, how)
     return dataclasses.replace(
         log,
+        is_ordered=is_ordered,
+        notes=() if is_ordered else (UNORDERED,),
         participation=log.participation[order],
         rounds=tuple(labels[i] for i in order),
         scales=None if log.scales is None else tuple(log.scales[i] for i in order),
@@ -157,7 +216,8 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
     if options.layout == "auto":
         refuse_others(table, options)
         rounds, clients, odd = _kinds(table, options)
-        if len(clients) < 2 or (rounds is None and odd):
+        foreign = [place for place in odd if not _is_binary(table, place)]
+        if len(clients) < 2 or (rounds is None and foreign):
             header_fault(table.head, table.header)
     wide = wide_columns(table.header, options, table.head, table.path)
     columns = [_entries(table, place) for place in wide.clients]
@@ -185,8 +245,9 @@ def _kinds(table: Table, options: Layout) -> tuple[int | None, list[int], list[i
     others = [place for place, name in enumerate(names)
               if place not in (rounds, *numbers) and name not in options.ignore_columns
               ]  # fmt: skip
-    clients = [place for place in others if not _is_no_client(plain_name(names[place]))
-               and _is_binary(table, place)]  # fmt: skip
+    binary = [place for place in others if _is_binary(table, place)]
+    strange, rounded = _odd([names[place] for place in binary], options)
+    clients = [place for place in binary if names[place] not in {*strange, *rounded}]
     return rounds, clients, [place for place in others if place not in clients]
 
 

@@ -1,0 +1,256 @@
+"""Names that are no client's: those outside the pattern that most names of a log share.
+
+A row of the server, or a column that counts epochs, is a client that hides the others. What is none
+is not listed: each name fits the pattern of the majority, or waits for a decision. The short lists
+serve names that are plain words, of which a pattern says nothing. A number that lost its last
+digits, or a text that was cut, may be several clients at once.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mrsa_watch.logs import _json
+from mrsa_watch.logs._identity import least_shared_float, names_nobody
+from mrsa_watch.logs._names import text_of_cell
+from mrsa_watch.logs._numbers import parse_decimal
+
+# ---- Patterns of names, from the specific to the general.
+
+_DIGITS = re.compile(r"\d+")
+_HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-f]+(?:[-:][0-9a-f]+)*")
+_LEAST_HEXADECIMAL = 4  # digits: shorter ones are words too
+_NEGATIVE = re.compile(r"-\d{1,7}")  # longer ones are random integers of 64 bits
+_FREE = re.compile(r"[^\W\d_]{3,}")  # of several words, of which one may be a number
+_WORD_MARKS = frozenset(" .'’&-_,()")
+_NUMBERED, _HEX, _LETTER, _WORDS = range(4)
+Pattern = tuple[int, str]
+
+
+def _patterns_of(text: str) -> list[Pattern]:
+    """Return all patterns that a name has."""
+    small = text.casefold()
+    found: list[Pattern] = []
+    if any(map(str.isdigit, small)):
+        found.append((_NUMBERED, _DIGITS.sub("#", small)))
+    digits = re.sub("[^0-9a-f]", "", small.removeprefix("0x"))
+    if _HEXADECIMAL.fullmatch(small) and len(digits) >= _LEAST_HEXADECIMAL:
+        found.append((_HEX, re.sub("[0-9a-f]", "h", small)))
+    if len(small) == 1 and small.isalpha():
+        found.append((_LETTER, ""))
+    if all(mark in _WORD_MARKS or unicodedata.category(mark)[0] in "LM" for mark in small):
+        found.append((_WORDS, ""))
+    return found
+
+
+class Patterns:
+    """The patterns of all names of a log.
+
+    Args:
+        texts: The names, each once.
+
+    Attributes:
+        usual: The pattern of at least half of the names; None if they have none.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._total = len(texts)
+        self._negative = sum(bool(_NEGATIVE.fullmatch(text)) for text in texts)
+        self._of = {text: _patterns_of(text) for text in texts}
+        names: dict[Pattern, list[str]] = collections.defaultdict(list)
+        for text, patterns in self._of.items():
+            for pattern in patterns:
+                names[pattern].append(text)
+        self._counts = {
+            pattern: len(own) for pattern, own in names.items()
+            if pattern[0] != _HEX or _has_letters(own)
+        }  # fmt: skip
+        usual = [
+            pattern for pattern, count in self._counts.items()
+            if count > 1 and 2 * count >= len(texts)
+        ]  # fmt: skip
+        self.usual = min(usual, key=self._rank, default=None)
+
+    def _rank(self, pattern: Pattern) -> tuple[int, int]:
+        """Return a key by which the most specific comes first, and of these the most frequent."""
+        return max(pattern[0], _HEX), -self._counts[pattern]
+
+    def is_usual(self, text: str) -> bool:
+        """Return whether a name has the pattern of most names."""
+        return self.usual is not None and self.usual in self._of[text]
+
+    def is_hexadecimal(self, text: str) -> bool:
+        """Return whether most names are hexadecimal numbers of one length, and this is one."""
+        return self.usual is not None and self.usual[0] == _HEX and self.is_usual(text)
+
+    def is_odd(self, text: str, *, of_columns: bool) -> bool:
+        """Return whether a name has another pattern than most, and no second frequent one.
+
+        Columns of words among numbered clients are flags and counts more often than clients.
+        """
+        if self.usual is None or self.is_usual(text):
+            return False
+        if self.usual[0] == _WORDS and _FREE.search(text) and " " in text.strip():
+            return False
+        for own in self._of[text]:
+            count = self._counts.get(own, 0)
+            is_frequent = count > 1 and 4 * count >= self._total
+            if is_frequent and not (of_columns and own[0] == _WORDS):
+                return False
+        return True
+
+    def is_odd_negative(self, text: str) -> bool:
+        """Return whether a name is a negative integer, as marks of nothing are, and most are not."""
+        is_negative = _NEGATIVE.fullmatch(text) is not None
+        return is_negative and 2 * self._negative <= self._total
+
+
+def _has_letters(texts: Sequence[str]) -> bool:
+    """Return whether hexadecimal numbers of one length have letters: others are decimal ones."""
+    digits = [text.casefold().removeprefix("0x") for text in texts]
+    with_letters = sum(any(map(str.isalpha, text)) for text in digits)
+    with_digits = any(any(map(str.isdigit, text)) for text in digits)
+    return with_digits and 4 * with_letters >= len(texts)
+
+
+# ---- Words for what is no client, where a pattern says nothing.
+
+_ROLES = frozenset({
+    "server", "aggregator", "coordinator", "controller", "admin", "administrator", "orchestrator",
+    "master", "scheduler", "broker", "superlink", "superexec", "driver", "rank",
+})  # fmt: skip
+_NO_CLIENT = frozenset({
+    "all", "total", "totals", "subtotal", "sum", "sums", "mean", "average", "averages", "avg",
+    "median", "count", "counts", "global", "overall", "combined", "aggregate", "aggregated",
+    "aggregation", "federated", "central", "centralized", "centralised", "ensemble", "baseline",
+    "everyone", "everybody", "other", "others", "self", "system", "root", "localhost", "default",
+    "dummy", "placeholder", "deleted", "removed", "anonymous", "unassigned", "summary", "result",
+    "results", "test", "tests", "eval", "evaluation", "validation", "model", "header", "footer",
+    "eof", "rows", "records", "grand", "round", "rounds", "client", "clients", "participant",
+    "participants", "user", "users", "node", "nodes", "site", "sites", "device", "devices", "party",
+    "parties", "cid", "id", "name", "no", "not", "of", "the", "available",
+})  # fmt: skip
+_COLUMNS = frozenset({
+    "seed", "epoch", "epochs", "converged", "convergence", "flag", "flags", "checkpoint", "warmup",
+    "eval", "evaluation", "evaluated", "validation", "quorum", "train", "trained", "training",
+    "config", "iter", "iteration", "iterations", "step", "steps", "batch", "fold", "attempt", "retry",
+    "retries", "phase", "stage", "mode", "split", "version", "duration", "elapsed", "note", "notes",
+    "comment", "comments", "result", "results", "stop", "stopped", "stopping", "restart",
+    "restarted", "resumed", "saved", "patience", "improved", "best", "ok", "total",
+})  # fmt: skip
+_FLAG = re.compile(r"(?:is|has|was|did|had|should|num|nr|n|no_of|number_of)_.|.+_(?:flag|ok|count|total)")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+def _words_of(text: str) -> list[str]:
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    return [word.casefold() for word in _LETTERS.findall(apart)]
+
+
+def says_no_client(text: str) -> bool:
+    """Return whether the words of a name say that it is a role, a figure of all, or a heading.
+
+    Examples:
+        >>> [says_no_client(text) for text in ("Server", "grand total", "rank0", "anna", "c1")]
+        [True, True, True, False, False]
+    """
+    words = _words_of(text)
+    return bool(words) and (not _ROLES.isdisjoint(words) or _NO_CLIENT.issuperset(words))
+
+
+def says_column(text: str, plain: str) -> bool:
+    """Return whether the words of a column's name say that it is one of a training's figures."""
+    return not _COLUMNS.isdisjoint(_words_of(text)) or bool(_FLAG.fullmatch(plain))
+
+
+# ---- Identifiers that are no longer whole.
+
+_EXPONENT = re.compile(r"[+-]?(\d+)(?:\.(\d*))?[eE]([+-]?\d{1,3})")
+_CUT = re.compile(r"\.{3}|…")
+_LONG_DIGITS = 16
+_SPARSE_FLOATS = 2**56  # from here on few integers are floats by chance
+
+
+def is_rounded(name: Any) -> bool:
+    """Return whether a number may stand for several integers: its last digits are lost.
+
+    Examples:
+        >>> [is_rounded(name) for name in ("1.58E+18", "7.000e+00", 2.0**53, "12e4", "17")]
+        [True, False, True, True, False]
+    """
+    if isinstance(name, float):
+        return name.is_integer()  # those that are safe were made integers when they were read
+    if not isinstance(name, str):
+        return False
+    form = _EXPONENT.fullmatch(name.strip())
+    value = parse_decimal(name) if form else None
+    if form is None or value is None:
+        return False
+    unit = int(form[3]) - len(form[2] or "")
+    return unit > 0 or abs(value) >= least_shared_float(1.0)
+
+
+def not_whole(names: Iterable[Any], patterns: Patterns) -> list[Any]:
+    """Return identifiers that may be several: rounded, cut short, or with lost last digits."""
+    found, long = [], []
+    for name in names:
+        text = text_of_cell(name)
+        is_number = is_rounded(name) and not patterns.is_hexadecimal(text)
+        if is_number or _CUT.search(text):
+            found.append(name)
+        elif re.fullmatch(r"-?\d+", text) and is_long(text):
+            long.append(name)
+    texts = [text_of_cell(name) for name in long]
+    ending = sum(text.endswith("000") for text in texts)
+    held = sum(abs(int(text)) >= _SPARSE_FLOATS and int(float(text)) == int(text) for text in texts)
+    if long and 3 * max(ending, held) >= 2 * len(long):
+        found += long
+    return found
+
+
+def is_long(text: str) -> bool:
+    """Return whether an integer has more digits than spreadsheets and floats keep."""
+    return len(text.lstrip("-")) < 300 and (
+        len(text.lstrip("-")) >= _LONG_DIGITS or abs(int(text)) > least_shared_float(1.0)
+    )
+
+
+# ---- All of it together.
+
+
+def odd_clients(names: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the names of clients that are none, and those that are no longer whole."""
+    texts = {text_of_cell(name): name for name in names}
+    patterns = Patterns(list(texts))
+    rounded = not_whole(names, patterns)
+    left = set(map(text_of_cell, rounded))
+    odd = [name for text, name in texts.items() if text not in left and (
+        names_nobody(text) or patterns.is_odd(text, of_columns=False)
+        or patterns.is_odd_negative(text)
+        or (says_no_client(text) and not _is_numbered(text, patterns)))]  # fmt: skip
+    return odd, rounded
+
+
+def odd_columns(names: Sequence[str], plain: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of columns that are no clients, and those that are no longer whole."""
+    patterns = Patterns(list(dict.fromkeys(names)))
+    rounded = not_whole(names, patterns)
+    odd = []
+    for name, own in zip(names, plain, strict=True):
+        is_said = says_no_client(name) or says_column(name, own)
+        is_said &= not _is_numbered(name, patterns)
+        is_said |= _json.says(own) or _json.measures(own)
+        is_odd = patterns.is_odd(name, of_columns=True) or patterns.is_odd_negative(name)
+        if name not in rounded and (is_said or is_odd or names_nobody(name)):
+            odd.append(name)
+    return odd, rounded
+
+
+def _is_numbered(text: str, patterns: Patterns) -> bool:
+    """Return whether a name is one of a series that most names belong to: server-1, server-2."""
+    return patterns.is_usual(text) and patterns.usual is not None and patterns.usual[0] < _LETTER
+
