@@ -124,6 +124,8 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
         whole = all(isinstance(value, int | np.integer) for value in array.flat)
         require(whole, argument, _RULE, array.dtype)
         return array
+    if array.dtype.itemsize == 2:  # float16 and bfloat16, which hold no bound of 2**53
+        array = array.astype(np.float64)
     numeric = np.issubdtype(array.dtype, np.floating)
     require(numeric, argument, _RULE, array.dtype)
     finite = np.isfinite(array)

@@ -13,7 +13,7 @@ from mrsa_jax._core.arrays import host_array
 from mrsa_jax.privacy._audit_found import HIDDEN, Audit, Joining
 from mrsa_jax.privacy._audit_hidden import Drifting, Hidden, Noise, is_feasible
 from mrsa_jax.privacy._audit_rounds import Part
-from mrsa_jax.privacy._coalitions import as_history, as_log, log_without
+from mrsa_jax.privacy._coalitions import as_history, as_log, in_time, log_without
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
@@ -147,6 +147,8 @@ def audit_steps(
     noise = Noise.checked(noise_multiplier, clip, delta, spread)
     drifting = Drifting.checked(memory, share)
     whole = as_log(log_or_P) or _unnamed(log_or_P)
+    if drifting is not None:
+        in_time(whole)
     log, names = log_without(whole, coalition)
     noise = noise or Noise.of_log(log, delta)
     report = progress or (lambda stage, done, total: None)

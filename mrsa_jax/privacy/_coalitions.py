@@ -35,6 +35,21 @@ def as_log(P: Any) -> ParticipationLog | None:
     return read_log(P) if is_table(P) else None
 
 
+def in_time(P: Any) -> Any:
+    """Return a history whose rows follow each other in time; of a table, the log that it is.
+
+    Raises:
+        ConfigurationError: If it is a log whose rounds have names that do not show their order.
+    """
+    log = as_log(P)
+    if log is None:
+        return P
+    rule = ("must be of rounds in a known order, which the names of this log's rounds do not show: "
+            'read it with round_order="file" or "sorted" (--round-order file or sorted)')  # fmt: skip
+    require(log.is_ordered, "memory", rule, *log.rounds[:2])
+    return log
+
+
 def as_history(P: Any) -> np.ndarray | Array:
     """Return a history of any kind as an exact array; of a log or a table, its participation.
 

@@ -15,7 +15,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.modular import rank_trajectory
-from mrsa_jax.privacy._coalitions import check_coalition, without
+from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
 from mrsa_jax.privacy._updates import hidden_updates, kernel_of, traced_updates
 from mrsa_watch._base.errors import check_number, require
@@ -226,7 +226,7 @@ def hidden_among(
     Source: this package's (Multi-RoundSecAgg has no graded measure). Its use for a linear
     estimator is classical; see also audit expert (Chin, Ozsoyoglu 1982).
     """
-    array = without(P, coalition)
+    array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2])
     found: Any
     if kernel is not None:
@@ -239,9 +239,14 @@ def hidden_among(
     return without_members(found, coalition)
 
 
+def _never_changes(memory: Any, share: Any) -> bool:
+    """Return whether updates are stated to never change, so that the order of rows is of no use."""
+    return type(memory) in (int, float) and memory == 1 and share == 1
+
+
 def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
     """Return R; None where updates never change, which needs no matrix of all rounds."""
-    if type(memory) in (int, float) and memory == 1 and share == 1:
+    if _never_changes(memory, share):
         return None
     if is_traced(memory, share):
         with jax.enable_x64(True):
@@ -316,7 +321,7 @@ def hidden_among_trajectory(
         is_list = isinstance(quantiles, Sequence) and len(quantiles) > 0
         require(is_list, "quantiles", rule, quantiles)
         quantiles = tuple(check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles)
-    array = without(P, coalition)
+    array = without(P if _never_changes(memory, share) else in_time(P), coalition)
     kernel = _drift(memory, share, array.shape[-2])
     found: Any
     if kernel is not None:

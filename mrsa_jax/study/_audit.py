@@ -119,8 +119,6 @@ def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
 # Measured: what searches and their programs take, and bytes for each entry of the matrix.
 _PROGRAMS, _ENTRY_BYTES = 2**28, 80
 _NO_RECIPE = ["kind,name,coefficient"]
-# Settings that are arguments of `read_log`.
-_AS_READ = ("format", "layout", "weight_column", "round_order", "array")
 
 
 def check(config: AuditConfig) -> None:
@@ -130,8 +128,8 @@ def check(config: AuditConfig) -> None:
 def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     """Read a log and audit it; an interrupt ends the searches with the results so far."""
     note(progress, f"reading {config.file}")
-    options: dict[str, Any] = {name: getattr(config, name) for name in _AS_READ} | config.columns
-    log = privacy.read_log(config.file, memory_bytes=int(config.memory_gib * 2**30), **options)
+    memory_bytes = int(config.memory_gib * 2**30)
+    log = privacy.read_log(config.file, memory_bytes=memory_bytes, **config.columns)
     note(progress, _memory(log))
     shares = shares_of(config, log)
     found = _audit(config, log, progress)

@@ -25,12 +25,25 @@ from mrsa_watch._base.untrusted import start_of
 class LogSettings(Shown):
     """How a participation log is read, and what is done with what is found in it."""
 
+    format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
+    """Format of the log; auto recognises it from its content."""
+
+    layout: Literal["auto", "long", "matrix"] = "auto"
+    """long: rows of (round, client); matrix: one row per round; auto: the header decides."""
+
+    array: flags.Name = None
+    """Name of the array in an NPZ archive. Default: the only array."""
+
     round_column: flags.Name = None
     """For a log with columns: name of the column with the round. Default: one of the usual
     names."""
 
     client_column: flags.Name = None
     """Name of the column with the client. Default: one of the usual names."""
+
+    weight_column: flags.Name = None
+    """Name of the column with each client's weight in the sum. Default: the column "weight", if
+    there is one."""
 
     where: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], flags.shown("COLUMN=TEXT")]] = ()
     """Keep only the rows with this text (or one of TEXT,TEXT) in this column. COLUMN!=TEXT keeps
@@ -52,6 +65,26 @@ class LogSettings(Shown):
     """Meaning of a round whose rows continue after other rounds: new (another sum, because
     numbering started again), same (the same sum), or ask (an error)."""
 
+    round_order: Literal["auto", "sorted", "file"] = "auto"
+    """Order of the rounds: sorted by number or name, or as in the file. auto sorts them if their
+    names show their order; if not, they keep that of the file, and --memory is refused."""
+
+    alike_names: Literal["ask", "same", "different"] = "ask"
+    """Meaning of names such as Site-1 and site-1: same (one client), different (several clients),
+    or ask (an error)."""
+
+    odd_names: Literal["ask", "keep"] = "ask"
+    """Meaning of names unlike those of most clients, such as server or -1, and of identifiers that
+    lost digits: keep (clients), or ask (an error)."""
+
+    decimal: Literal["ask", "point", "comma"] = "ask"
+    """Decimal mark of weights such as 1.500, which may be one and a half or fifteen hundred: point,
+    comma, or ask (an error)."""
+
+    client_separator: Annotated[str | None, flags.shown("TEXT")] = None
+    """Text between the clients of one cell, such as ";" in 3;5. Default: a cell holds one
+    client."""
+
     overwrite: bool = False
     """Replace other results in --out."""
 
@@ -65,8 +98,9 @@ class LogSettings(Shown):
         return {name: own[name] for name in _COLUMNS}
 
 
-_COLUMNS = ("round_column", "client_column", "where", "ignore_columns", "sum_columns",
-            "part_column", "restarts")  # fmt: skip
+_COLUMNS = ("format", "layout", "array", "round_column", "client_column", "weight_column", "where",
+            "ignore_columns", "sum_columns", "part_column", "restarts", "round_order",
+            "alike_names", "odd_names", "decimal", "client_separator")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,22 +113,6 @@ class AuditConfig(LogSettings):
     file: Annotated[pathlib.Path, tyro.conf.Positional, flags.shown("FILE")] = tyro.MISSING
     """Participation log: a recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1
     matrix, with a line of names or without; Parquet, NPY, NPZ, or NVFlare's server log."""
-
-    format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
-    """Format of FILE; auto recognises it from its content."""
-
-    layout: Literal["auto", "long", "matrix"] = "auto"
-    """long: rows of (round, client); matrix: one row per round; auto: the header decides."""
-
-    weight_column: flags.Name = None
-    """Name of the column with each client's weight in the sum. Default: the column "weight", if
-    there is one."""
-
-    round_order: Literal["sorted", "file"] = "sorted"
-    """Order of the rounds: by number or name, or as in the file."""
-
-    array: flags.Name = None
-    """Name of the array in an NPZ archive. Default: the only array."""
 
     memory_gib: flags.Positive = 2.0
     """Most memory that the history may take as a matrix, in GiB."""

@@ -24,3 +24,7 @@ def require_array(values: Any, argument: str) -> None:
         rule = ("must be an array; mrsa_jax.privacy.read_log(table).participation is that of a "
                 "table with rounds and clients")  # fmt: skip
         require(False, argument, rule, type(values).__name__)
+    rows = values if isinstance(values, list | tuple) else [values]
+    hidden = sum(int(np.ma.count_masked(row)) for row in rows if isinstance(row, np.ma.MaskedArray))
+    rule = "must hold no masked values: fill them in, or leave them out"
+    require(hidden == 0, argument, rule, f"{hidden} masked")

@@ -303,6 +303,8 @@ def from_matrix(
     if array.ndim != 2 or array.size == 0:
         fault(path, "two axes, rounds and clients, and at least one entry",
               f"shape {array.shape}")  # fmt: skip
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
+        array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)  # bfloat16
     if array.dtype.kind not in "biufO":
         fault(path, "bools or numbers", f"entries of type {array.dtype}")
     check_memory(array.shape, 8 if options.layout == "matrix" else 1, options, path)
