@@ -71,6 +71,8 @@ class Table(NamedTuple):
         path: Names the table.
         head: Names the place of its header.
         is_text: Whether its columns hold text as it is written, numbers too.
+        has_points: Whether the point is the decimal mark of its numbers for certain.
+        apart: Places of columns that tell the sums of a round apart, if they differ within one.
     """
 
     header: Sequence[str]
@@ -79,6 +81,8 @@ class Table(NamedTuple):
     path: str
     head: str
     is_text: bool = False
+    has_points: bool = False
+    apart: tuple[int, ...] = ()
 
 
 def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:

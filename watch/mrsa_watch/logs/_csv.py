@@ -14,7 +14,7 @@ import itertools
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -22,8 +22,9 @@ import numpy as np
 
 from mrsa_watch.logs import _columns, _table
 from mrsa_watch.logs._decide import read_table, read_unnamed
+from mrsa_watch.logs._lists import check_decimals
 from mrsa_watch.logs._names import fault
-from mrsa_watch.logs._numbers import parse_number
+from mrsa_watch.logs._numbers import decimal_number, parse_number
 from mrsa_watch.logs._table import Column, Layout, ParticipationLog
 from mrsa_watch.logs._text import LEAST_BYTES, text_of
 from mrsa_watch.logs._wide import read_wide
@@ -71,7 +72,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a log in text; compressed by gzip too."""
     text, first = _open(path, options)
     header = text.split(first)
-    is_matrix = all(parse_number(field) is not None for field in header)
+    is_matrix = all(decimal_number(field, options.decimal) is not None for field in header)
     where = f"{path}:{text.number}"
     if options.layout == "long" and is_matrix:
         width = len(header)
@@ -81,7 +82,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
         each_once = not options.where and options.restarts != "new"
         read, locate = _rows(text, width, 0, options, each_once=each_once)
         names = _columns.UNNAMED[:width]
-        table = _columns.Table(names, functools.cache(read), locate, str(path), where, is_text=True)
+        table = _table_of(text, names, read, locate)
         return read_unnamed(table, options)
     if is_matrix and options.layout != "long" and not _is_numbered(text, header, options):
         return _read_matrix(text, options)
@@ -91,8 +92,22 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     # in a matrix rows may be alike, and conditions may leave out those that are
     each_once = is_long and not options.where and options.restarts != "new"
     read, locate = _rows(text, len(header), 1, options, each_once=each_once)
-    table = _columns.Table(header, functools.cache(read), locate, str(path), where, is_text=True)
+    table = _table_of(text, header, read, locate)
     return read_table(table, options) if is_long else read_wide(table, options)
+
+
+def _table_of(
+    text: _Text,
+    header: Sequence[str],
+    read: Callable[[int], Column],
+    locate: Callable[[int], str],
+) -> _columns.Table:
+    """Return a text as a table. Between commas a number cannot have one: its point is decimal."""
+    path = str(text.path)
+    return _columns.Table(
+        header, functools.cache(read), locate, path, f"{path}:{text.number}", is_text=True,
+        has_points=text.delimiter == ",",
+    )  # fmt: skip
 
 
 def _has_rows(text: _Text) -> bool:
@@ -282,7 +297,7 @@ def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
         first = text.number
         return _table.from_matrix(plain, options, lambda i, j: f"{path}:{i + first}", str(path))
     lines, rows = [], []
-    tokens = _Tokens()
+    tokens = _Tokens(options.decimal)
     width = 0
     for number, line in text.lines():
         if not line.strip():
@@ -300,6 +315,10 @@ def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
         return f"{path}:{lines[row]}, field {column + 1}"
 
     _columns.check_unnamed(options, str(path))
+    if options.layout == "matrix":
+        has_points = text.delimiter == ","
+        place = f"{path}:{text.number}"
+        check_decimals(tokens.texts, place, str(path), options, has_points=has_points)
     return _table.from_matrix(np.stack(rows), options, where, str(path))
 
 
@@ -323,14 +342,20 @@ def _plain_matrix(data: bytes, delimiter: str | None) -> np.ndarray | None:
 class _Tokens:
     """Entries of a matrix as they are written, each understood once."""
 
-    def __init__(self) -> None:
+    def __init__(self, decimal: str) -> None:
+        self._decimal = decimal
         self._values: dict[str, Fraction] = {}
         self._binary: dict[str, bool] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the entries as they are written, each once."""
+        return list(self._values)
 
     def row(self, fields: list[str], where: str) -> np.ndarray:
         """Return a row: bools where all entries are 0 or 1, else fractions."""
         for field in (own for own in dict.fromkeys(fields) if own not in self._values):
-            value = parse_number(field)
+            value = decimal_number(field, self._decimal)
             if value is None:
                 place = fields.index(field) + 1
                 fault(f"{where}, field {place}", "a number", repr(field.strip()))

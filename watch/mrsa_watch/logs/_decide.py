@@ -15,6 +15,7 @@ from mrsa_watch.logs._columns import Chosen, Table, chosen, plain_name, taken
 from mrsa_watch.logs._command import refuse
 from mrsa_watch.logs._guess import Guess, Rows, guess
 from mrsa_watch.logs._json import examples, short
+from mrsa_watch.logs._lists import as_numbers, check_cells, check_decimals, split_cells
 from mrsa_watch.logs._long import Sums, assemble, sums_of_rows
 from mrsa_watch.logs._table import Layout, ParticipationLog
 
@@ -28,17 +29,28 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
     Raises:
         ConfigurationError: If it does not, if a column waits for a decision, or for a fault.
     """
+    table = split_cells(table, options)
     found = chosen(table, options)
+    columns, read = found.columns, found.read
+
+    def locate(row: int) -> str:
+        return table.locate(int(found.rows[row]))
+
+    check_cells(read[columns.client], locate, table.path, options)
     undecided = _undecided(table, found, options)
     if undecided:
         _refuse(table, undecided, options)
-    columns, read = found.columns, found.read
+    weights = None if columns.weight is None else read[columns.weight]
+    if weights is not None:
+        texts = [name for name in weights.names if isinstance(name, str)]
+        check_decimals(texts, table.head, table.path, options, has_points=table.has_points)
+        weights = as_numbers(weights, options)
     log = assemble(
         read[columns.round],
         read[columns.client],
-        None if columns.weight is None else read[columns.weight],
+        weights,
         options,
-        lambda row: table.locate(int(found.rows[row])),
+        locate,
         table.path,
         found.sums,
         found.part,

@@ -15,6 +15,7 @@ import numpy as np
 from mrsa_watch.logs import _json
 from mrsa_watch.logs._long import is_constant, joined
 from mrsa_watch.logs._names import text_of_cell
+from mrsa_watch.logs._numbers import decimal_number
 from mrsa_watch.logs._table import Column
 
 _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
@@ -80,7 +81,7 @@ def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
     """Return the guess at a column that varies within a sum."""
     if _json.says_neither(plain):
         return Guess("ignore_columns")
-    numbers = [_json.number_of(text) for text in column.names]
+    numbers = [_number(text) for text in column.names]
     values = np.array([np.nan if value is None else value for value in numbers])
     are_weights = bool((values >= 0).all())
     nothing = tuple(text for text in column.names if _json.is_nothing(text))
@@ -100,6 +101,15 @@ def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
     if (repeats or is_said) and not is_each_alone and not is_fraction:
         return Guess("sum_columns")
     return Guess("ignore_columns")
+
+
+def _number(text: str) -> float | None:
+    """Return a number, by one of the two conventions for its decimal mark."""
+    value = _json.number_of(text)
+    for decimal in ("point", "comma"):
+        found = decimal_number(text, decimal) if value is None else None
+        value = value if found is None else float(found)
+    return value
 
 
 def _are_normalised(values: np.ndarray, rows: Rows) -> bool:

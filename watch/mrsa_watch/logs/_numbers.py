@@ -48,6 +48,46 @@ def is_grouped(texts: Iterable[str], mark: str) -> bool:
     return bool(having) and all(form.fullmatch(text.strip()) for text in having)
 
 
+_GAPS = re.compile(r"(?<=\d)[ '’\u00a0\u202f](?=\d{3}(?!\d))")
+
+
+def decimal_number(text: str, decimal: str) -> Fraction | None:
+    """Return the number of a text whose decimal mark is a "point" or a "comma"; else `parse_number`.
+
+    The other mark, spaces and apostrophes may group thousands.
+
+    Examples:
+        >>> decimal_number("1.500,25", "comma"), decimal_number("1.500", "point")
+        (Fraction(6001, 4), Fraction(3, 2))
+    """
+    if decimal not in ("point", "comma"):
+        return parse_number(text)
+    mark, group = (".", ",") if decimal == "point" else (",", ".")
+    whole, found, rest = _GAPS.sub("", text.strip()).partition(mark)
+    if group in whole and not is_grouped([whole], group):
+        return None
+    return parse_number(whole.replace(group, "") + ("." if found else "") + rest)
+
+
+def convention_of(texts: Iterable[str], *, has_points: bool) -> str | None:
+    """Return the likely decimal mark of numbers that can be read in two ways; None for others.
+
+    Args:
+        texts: Numbers as they are written.
+        has_points: Whether a point is the decimal mark for certain, as in JSON.
+    """
+    numbers_ = [_GAPS.sub("", text.strip()) for text in texts]
+    with_comma = [text for text in numbers_ if "," in text]
+    if with_comma:
+        for decimal in ("point", "comma") if has_points else ("comma", "point"):
+            if all(decimal_number(text, decimal) is not None for text in with_comma):
+                return decimal
+        return None  # no numbers at all
+    if not has_points and is_grouped(numbers_, "."):
+        return "comma"
+    return "point" if any(_GAPS.search(text.strip()) for text in texts) else None
+
+
 def common_denominator(weights: Iterable[Fraction]) -> int | None:
     """Return what makes weights integral; None if it is so large that it serves to stop a reader.
 

@@ -31,12 +31,17 @@ _NUMBERED, _HEX, _LETTER, _WORDS = range(4)
 Pattern = tuple[int, str]
 
 
+def skeleton(text: str) -> str:
+    """Return a name in small letters, with # for each of its numbers."""
+    return _DIGITS.sub("#", text.casefold())
+
+
 def _patterns_of(text: str) -> list[Pattern]:
     """Return all patterns that a name has."""
     small = text.casefold()
     found: list[Pattern] = []
     if any(map(str.isdigit, small)):
-        found.append((_NUMBERED, _DIGITS.sub("#", small)))
+        found.append((_NUMBERED, skeleton(small)))
     digits = re.sub("[^0-9a-f]", "", small.removeprefix("0x"))
     if _HEXADECIMAL.fullmatch(small) and len(digits) >= _LEAST_HEXADECIMAL:
         found.append((_HEX, re.sub("[0-9a-f]", "h", small)))

@@ -25,7 +25,8 @@ from mrsa_watch.logs._command import refuse
 from mrsa_watch.logs._json import examples, short
 from mrsa_watch.logs._long import NOT_WHOLE, UNLIKE, refuse_alike
 from mrsa_watch.logs._names import fault, text_of_cell
-from mrsa_watch.logs._numbers import parse_number
+from mrsa_watch.logs._lists import check_decimals
+from mrsa_watch.logs._numbers import decimal_number, parse_number
 from mrsa_watch.logs._order import UNORDERED, in_order, resolved
 from mrsa_watch.logs._patterns import odd_columns
 from mrsa_watch.logs._table import (
@@ -220,7 +221,11 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
         if len(clients) < 2 or (rounds is None and foreign):
             header_fault(table.head, table.header)
     wide = wide_columns(table.header, options, table.head, table.path)
-    columns = [_entries(table, place) for place in wide.clients]
+    if options.layout == "matrix":
+        read = [table.column(place) for place in wide.clients]
+        texts = [name for one in read if one is not None for name in one.names]
+        check_decimals(texts, table.head, table.path, options, has_points=table.has_points)
+    columns = [_entries(table, place, options) for place in wide.clients]
     binary = {value for one in columns for value in one.names} <= {0, 1}
     kind: Any = np.bool_ if binary else object
     size = 1 if binary else 8
@@ -273,11 +278,11 @@ def _is_binary(table: Table, place: int) -> bool:
     )
 
 
-def _entries(table: Table, place: int) -> Column:
+def _entries(table: Table, place: int, options: Layout) -> Column:
     """Return a column as numbers."""
     column = table.column(place)
     assert column is not None  # text is plain
-    values = [parse_number(name) for name in column.names]
+    values = [decimal_number(name, options.decimal) for name in column.names]
     if None in values:
         code = values.index(None)
         row = int(np.flatnonzero(column.codes == code)[0])
