@@ -16,7 +16,7 @@ from mrsa_watch.logs._command import refuse
 from mrsa_watch.logs._guess import Guess, Rows, guess
 from mrsa_watch.logs._json import examples, short
 from mrsa_watch.logs._lists import as_numbers, check_cells, check_decimals, split_cells
-from mrsa_watch.logs._long import Sums, assemble, sums_of_rows
+from mrsa_watch.logs._long import Sums, assemble, is_constant, sums_of_rows
 from mrsa_watch.logs._table import Layout, ParticipationLog
 
 _FLAGS = ("where", "sum_columns", "weight_column", "ignore_columns")  # in which they are guessed
@@ -87,6 +87,9 @@ def _undecided(table: Table, found: Chosen, options: Layout) -> dict[int, Guess]
             column = table.column(place)
             column = None if column is None else taken(column, found.rows)
             own = guess(plain_name(name), column, rows)
+            if place in table.apart and column is not None:
+                is_one = is_constant(column.codes, rows.sums)
+                own = None if is_one else Guess("sum_columns")
             if own is not None:
                 guesses[place] = own
     return guesses

@@ -29,8 +29,11 @@ _MESSAGE = re.compile(
     r"Contribution from (?P<client>.+) (?P<verdict>ACCEPTED|REJECTED) by the aggregator "
     r"at round (?P<round>\d{1,18})\."
 )
-_JOB = re.compile(r"\brun=([^,\]]+)")
+# The context of a message, before it, as versions from 2.0 on write it.
+_CONTEXT = re.compile(r"\[[^\[\]]*\b(?:run|wf)=[^\[\]]*\]")
+_JOB, _WORKFLOW = re.compile(r"\brun=([^,\]]+)"), re.compile(r"\bwf=([^,\]]+)")
 _COUNT = re.compile(r"aggregating (?P<count>\d{1,18}) update\(s\) at round (?P<round>\d{1,18})")
+_START = re.compile(r"Round (?P<round>\d{1,18}) started\.")
 _NOTE = (
     "NVFlare's server sees every update by itself, unless they are encrypted, of which its log "
     "says nothing: the figures say what secure aggregation of these sums would hide. Weights are "
@@ -40,40 +43,46 @@ _NOTE = (
 
 def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a server's log, `log.txt` or `log.json`: accepted contributions, a sum a round."""
-    rounds, clients, jobs, lines = [], [], [], []
-    counts: dict[int, tuple[int, int]] = {}  # by round: how many were aggregated, says which line
+    rounds, clients, sources, lines = [], [], [], []
+    counts: dict[tuple[_Source, int], tuple[int, int]] = {}  # how many were summed; in which line
+    starts: Counter[tuple[_Source, int]] = Counter()
     rejected = 0
-    job = ""
     for number, line in enumerate(lines_of(text_of(path, options.memory_bytes)), 1):
         told = _told(line, f"{path}:{number}")
         if told is None:
             continue
-        context, message = told
-        job = next(iter(_JOB.findall(context)), job)
-        if found := _COUNT.search(message):
-            counts[int(found["round"])] = int(found["count"]), number
-        elif found := _MESSAGE.search(message):
+        source, message = told
+        if found := _START.match(message):
+            starts[source, int(found["round"])] += 1
+        elif found := _COUNT.match(message):
+            round_ = int(found["round"])
+            begun = source._replace(start=max(starts[source, round_], 1))
+            counts[begun, round_] = int(found["count"]), number
+        elif found := _MESSAGE.match(message):
             if found["verdict"] == "REJECTED":
                 rejected += 1
                 continue
             rounds.append(int(found["round"]))
             clients.append(found["client"])
-            jobs.append(job)
+            sources.append(source._replace(start=max(starts[source, rounds[-1]], 1)))
             lines.append(number)
     if not rounds:
         fault(str(path), "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
               "(only its workflow ScatterAndGather and its kin write it; others need a recorder: "
               "mrsa_watch.nvflare)", "none")  # fmt: skip
     columns: dict[str, list[Any]] = {"round": rounds, "client": clients}
-    if len(set(jobs)) > 1:
-        columns["job"] = jobs
+    for name in _Source._fields:  # lines without a context are of sums of their own
+        values = [getattr(source, name) for source in sources]
+        if len(set(values)) > 1:
+            columns[name] = values
     read = [_table.distinct(values) for values in columns.values()]
     read[1] = _table.clean(read[1])
     table = _columns.Table(
-        list(columns), read.__getitem__, lambda row: f"{path}:{lines[row]}", str(path), str(path)
-    )
+        list(columns), read.__getitem__, lambda row: f"{path}:{lines[row]}", str(path), str(path),
+        apart=tuple(range(2, len(columns))),
+    )  # fmt: skip
     log = read_table(table, options)
-    notes = [*log.notes, _NOTE, *_unlike(rounds, counts)]
+    notes = [*log.notes, _NOTE, *_unlike(rounds, sources, counts)]
     if rejected:
         notes.append(f"Contributions that were rejected, and are in no sum: {rejected}.")
     if len(columns) == 2:  # round and client, which are no columns of the log
@@ -81,28 +90,54 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
     return dataclasses.replace(log, notes=tuple(notes))
 
 
-def _told(line: bytes, where: str) -> tuple[str, str] | None:
-    """Return what a line says before and in its message, if it may be of use."""
-    if _MARK not in line and b"aggregating " not in line:
+class _Source(NamedTuple):
+    """What tells sums of equal numbers apart; "" where a line does not say.
+
+    Attributes:
+        job: The run of a job.
+        workflow: One of those of a job.
+        start: How often the round had started: a server that starts anew repeats one.
+    """
+
+    job: str
+    workflow: str
+    start: int = 1
+
+
+def _told(line: bytes, where: str) -> tuple[_Source, str] | None:
+    """Return whose message a line has, and the message, if it may be of use."""
+    if not any(mark in line for mark in (_MARK, b"aggregating ", b" started.")):
         return None
     if line.startswith(b"{"):
         fields = load_object(line, where, str)
-        return str(fields.get("fl_ctx", "")), str(fields.get("message", ""))
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        fault(where, "UTF-8 text", repr(line[:60])[1:])
-    context, _, message = text.rpartition("] - ")
-    return context, message
+        context, text = str(fields.get("fl_ctx", "")), str(fields.get("message", ""))
+    else:
+        context = ""
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            fault(where, "UTF-8 text", repr(line[:60])[1:])
+    starts = (text.find(mark) for mark in ("Contribution from ", "aggregating ", "Round "))
+    start = next((place for place in starts if place >= 0), 0)
+    # not behind the start: a client may have any name
+    context = "".join([context, *_CONTEXT.findall(text[:start])])
+    job, workflow = (
+        next(iter(form.findall(context)), "").strip() for form in (_JOB, _WORKFLOW)
+    )
+    return _Source(job, workflow), text[start:]
 
 
-def _unlike(rounds: list[int], counts: dict[int, tuple[int, int]]) -> list[str]:
+def _unlike(
+    rounds: list[int],
+    sources: list[_Source],
+    counts: dict[tuple[_Source, int], tuple[int, int]],
+) -> list[str]:
     """Return a sentence for each round of which the log counts others than it names."""
-    named = collections.Counter(rounds)
+    named = collections.Counter(zip(sources, rounds, strict=True))
     unlike = [
-        f"line {line}: {count} at round {own}, of which {named[own]} are named"
-        for own, (count, line) in counts.items()
-        if named[own] != count
+        f"line {line}: {count} at round {key[1]}, of which {named[key]} are named"
+        for key, (count, line) in counts.items()
+        if named[key] != count
     ]
     more = f", and {len(unlike) - 5} more" if len(unlike) > 5 else ""
     told = "; ".join(unlike[:5])
