@@ -307,8 +307,9 @@ def test_logs_that_gave_tracebacks(
         (b"1,0," + nines + b"\n", "expected a header with a round"),
         (b"1,0\n1," + nines + b"\n", "field 2: expected a number"),
         (b"round,client\n" + nines + b",a\n2,b\n1,c\n", "of at most 1000 characters"),
-        ("round,client\n1,a\n".encode("utf-16"), "bytes that are no text"),
-        (b'[{"round": 1, "client": "a"}]\n', "found JSON"),
+        ("round,client\n1,a\n".encode("utf-16")[:-1], "text in UTF-16, as its first bytes say"),
+        (b'[{"round": 1, "client": "a"}, \n', "expected a JSON object"),
+        (b'[{"round": 1, "client": "a"}] x\n', "expected one JSON array"),
         (ARRAYS[4], "found a workbook (save its sheet as CSV)"),
         (
             ARRAYS[4][:-30],
@@ -408,7 +409,7 @@ def test_names_command_no_terminal_and_no_spreadsheet(
     rows = [f"r{j},{name}" for j, name in enumerate(names)]  # each of them alone
     rows += [f"{name}9,{name}" for name in names[:4]]
     log.write_text("\n".join(["round,client", *rows]) + "\n")
-    words = ["audit", str(log), "--effort", "0", "--layout", "long"]
+    words = ["audit", str(log), "--effort", "0", "--layout", "long", "--odd-names", "keep"]
     assert main([*words, "--out", str(out), "--recipe-file", str(recipe)]) == 0
     said = capsys.readouterr()
     assert main(["report", str(out)]) == 0

@@ -19,6 +19,7 @@ from mrsa_jax.privacy._audit_found import Audit
 from mrsa_jax.privacy._certificate_claims import Proofs, plain
 from mrsa_watch import mrsa_check
 from mrsa_watch._base.errors import DataNotFoundError, require
+from mrsa_watch._base.untrusted import packing_of
 from mrsa_watch.logs import ParticipationLog
 
 
@@ -73,18 +74,27 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
     entries, most = int(np.count_nonzero(log.participation)), mrsa_check.MOST_ENTRIES
     rule = f"must have at most {most} clients in sums, over all sums, as the checker can hold"
     require(entries <= most, "log", rule, entries)
+    alike = len(log.clients) - len(set(map(mrsa_check.alike_client, map(str, log.clients))))
+    rule = "must have names of clients that the checker takes apart: rename them for a certificate"
+    require(alike == 0, "log", rule, f"{alike} like others")
     proofs = {name: _proofs(logs[name], own) for name, own in audits.items()}
     wanted: dict[Any, Fraction] = {}
     for part, own in zip(logs, proofs.values(), strict=True):
         of = dict(zip(map(str, logs[part].rounds), logs[part].parts or (), strict=False))
         for (j, i), weight in own.entries().items():
             wanted[(j, i) if of.get(j) is None else (j, i, of[j])] = weight
+    reading = _reading(data, log, wanted)
+    if reading is None:
+        rule = ("must be a plain text that the checker reads, for a certificate: save it as CSV in "
+                "UTF-8, unpacked, a row for each client in each sum, each under one name"
+                )  # fmt: skip
+        require(not _is_restated(data, log), "file", rule, str(file))
     common = {
         "format": mrsa_check.FORMAT,
         "version": mrsa_check.VERSION,
         "made by": f"mrsa_jax {__version__}",
         "log": {"name": pathlib.Path(file).name, "sha256": hashlib.sha256(data).hexdigest()},
-        "reading": _reading(data, log, wanted),
+        "reading": reading,
     }
     if not found.parts:
         return common | _content(log, proofs[None])
@@ -123,6 +133,16 @@ def _reading(data: bytes, log: ParticipationLog, wanted: dict[Any, Fraction]) ->
         except Exception:  # a reading that does not fit, in one way or another
             continue
     return None
+
+
+def _is_restated(data: bytes, log: ParticipationLog) -> bool:
+    """Return whether a text holds the log in a form that the user decided on, or that is packed."""
+    packing = packing_of(data)
+    is_encoded = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]
+    is_commented = data.lstrip()[:1] == b"#" or data[:5].lower().strip(b'"').startswith(b"sep=")
+    is_text = not data.startswith((b"PAR1", b"PK", b"\x93NUMPY"))
+    is_new = packing not in (None, "gzip") or is_encoded or is_commented
+    return is_text and (is_new or bool(log.decisions))
 
 
 def _readings(log: ParticipationLog) -> Iterator[dict[str, Any]]:

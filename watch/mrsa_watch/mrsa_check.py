@@ -28,10 +28,12 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import csv
 import functools
 import gzip
 import hashlib
+import html
 import io
 import itertools
 import json
@@ -40,6 +42,7 @@ import re
 import shlex
 import sys
 import unicodedata
+import urllib.parse
 from fractions import Fraction
 from typing import Any
 
@@ -58,6 +61,18 @@ DECIMAL = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 RATIO = re.compile(r"[0-9]+/[1-9][0-9]*")
 WANTED = re.compile(r"(?:(weak T|strong T|rank|plain sum) *(>=|<=|=)|(hidden among) *>=) *"
                     r"([0-9][0-9./]{0,30})( .*)?|(not exposed|exposed)( .*)?")  # fmt: skip
+SIGNED = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+HARDWARE = re.compile(r"(?:0x|urn:uuid:)?[{(]?[0-9a-f]{2,}(?:[-:][0-9a-f]{2,})+[)}]?")
+SCHEME = r"(?:ipv[46]:|[a-z]{2,5}://)?"
+BY_NUMBER = re.compile(SCHEME + r"(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.%]+\]|localhost)(?::\d{1,5})?/?")
+BY_HOST = re.compile(SCHEME + r"([a-z0-9]+(?:[.\-_][a-z0-9\-_.]+|\d))(?::\d{4,5})?/?")
+DASHES = "\u2043\u2212\u02d7\u2cba\u30fc\uff70"  # besides those that Unicode calls dashes
+INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0"
+                       "\U000e0100-\U000e01ef]")  # fmt: skip
+LOOKS: Any = str.maketrans(dict(zip(
+    "авекмнорстухѕіјһԁԛԝьαβεζηικμνορτυχωϲѡոսօցıɑɡɪᴀʙᴄᴅᴇɢʜᴊᴋʟᴍɴᴏᴘʀᴛᴜᴠᴡʏᴢøłđħŧ",
+    "abekmhopctyxsijhdqwbabezhikmnoptyxwcwnuogiagiabcdeghjklmnoprtuvwyzoldht",
+)) | {"æ": "ae", "œ": "oe", "þ": "th", "ð": "d"})  # fmt: skip
 ROUND, CLIENT = "round|rnd", "client|cid|user|node|participant|device|partition|site"
 KEYS = dict(
     line.split(": ")
@@ -158,10 +173,60 @@ def is_number(text: str) -> bool:
 
 
 def alike(name: str) -> Any:
-    """Return what two names share that a reader may take for one."""
+    """Return what two names of rounds share that a reader may take for one."""
     name = "".join(c for c in unicodedata.normalize("NFKC", name) if c.isprintable() or c.isspace())
     name = " ".join(name.split())
     return Fraction(name) if len(name) <= 300 and DECIMAL.fullmatch(name) else name
+
+
+def alike_client(name: str) -> Any:
+    """Return what two names share that may be of one client, or of one part of the vector.
+
+    Case, spaces, dashes, accents, letters that look alike or were read in another encoding, 0 and
+    O, 1 and l, leading zeros, forms of one number, quotes, and the port of an address are one.
+    """
+    name = html.unescape(urllib.parse.unquote(name))
+    if "\\" in name and name.isascii():
+        with contextlib.suppress(UnicodeDecodeError):
+            name = name.encode().decode("unicode_escape")
+    if not name.isascii() or not name.isprintable():
+        name = latin(name)
+    name = " ".join(name.casefold().split())
+    quoted = re.fullmatch(r"b?(['\"`])(.*)\1", name)
+    name = quoted[2].strip() if quoted else name
+    if re.fullmatch("[0-9a-f]{32}", name):
+        return name[:16]  # of pseudonyms, of which the first half is of what is alike
+    if re.fullmatch(r"(?=.*[a-f])[0-9a-f]{8,}", name):
+        return name
+    grouped = re.fullmatch(r"\d{1,3}(?:[, ']\d{3})+", name)
+    digits = (re.sub("[, ']", "", name) if grouped else name).lstrip("#").strip()
+    if len(digits) <= 300 and SIGNED.fullmatch(digits):
+        return Fraction(digits)
+    if HARDWARE.fullmatch(name):
+        digits = re.sub("[^0-9a-f]", "", name.removeprefix("urn:uuid:").removeprefix("0x"))
+        if len(digits) >= 12:
+            return digits
+    address = BY_NUMBER.fullmatch(name) or BY_HOST.fullmatch(name)
+    name = address[1] if address else name
+    name = re.sub(r"[\s_\-]+", "-", name).strip("-") or name
+    return re.sub(r"(?<![\d.])0+(?=\d)", "", name).translate(str.maketrans("01", "ol"))
+
+
+def latin(name: str) -> str:
+    """Return a name in the Latin letters that its letters look like, without invisible marks."""
+    for encoding in ("cp1252", "latin-1"):
+        with contextlib.suppress(UnicodeError):
+            name = name.encode(encoding).decode()
+            break
+    marks = []
+    for mark in unicodedata.normalize("NFKD", name):
+        kind = unicodedata.category(mark)
+        if unicodedata.combining(mark) or (kind in ("Cf", "Cc") and not mark.isspace()):
+            continue
+        if kind == "Nd":
+            mark = str(unicodedata.decimal(mark))
+        marks.append("-" if kind == "Pd" or mark in DASHES else mark)
+    return INVISIBLE.sub("", "".join(marks)).casefold().translate(LOOKS)
 
 
 def asked(text: str) -> tuple[str, str, Fraction, list[list[str]]]:
@@ -394,7 +459,7 @@ class Checker:
         for own in parts:
             keyed(own, "part")
         names = texts([own["part"] for own in parts])
-        need(len(set(map(alike, names))) == len(names), "parts that may be one")
+        need(len(set(map(alike_client, names))) == len(names), "parts that may be one")
         return [self.checked({**common, **own}, own["part"]) for own in parts]
 
     def checked(self, content: Any, part: Any = None) -> dict[str, Any]:
@@ -413,8 +478,8 @@ class Checker:
         """Read the matrix, fractions made integers row by row, and the vectors u."""
         self.content = content
         clients, rounds, sums = texts(content["clients"]), texts(content["rounds"]), content["sums"]
-        for names in (clients, rounds):
-            need(len(set(map(alike, names))) == len(names), "names that may be one")
+        for names, form in ((clients, alike_client), (rounds, alike)):
+            need(len(set(map(form, names))) == len(names), "names that may be one")
         need(type(sums) is list and len(sums) == len(rounds), "other sums than rounds")
         self.names, self.places = [*map(ascii, clients)], {i: k for k, i in enumerate(clients)}
         self.known = dict.fromkeys(places(content["coalition"], len(clients)))

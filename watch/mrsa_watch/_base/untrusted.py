@@ -5,15 +5,21 @@ Nothing here imports NumPy or JAX.
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
 import pathlib
 import re
 import zlib
-from typing import Any
+from typing import IO, Any
 
 from mrsa_watch._base.errors import DataNotFoundError
 
-_GZIP = b"\x1f\x8b"
+_PACKED = {
+    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+}  # fmt: skip
+_MOST_DICTIONARY = 2**28  # bytes that unpacking itself may take
 _CHUNK_BYTES = 2**20
 _FORMULA = "=+-@\t\r"  # what makes a spreadsheet compute a cell, or reach another one
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -36,30 +42,106 @@ def start_of(path: pathlib.Path, count: int) -> bytes:
 
 
 def read_bytes(path: pathlib.Path, most: int) -> bytes:
-    """Return the bytes of a file, unpacked where they are gzip's, or say why not.
+    """Return the bytes of a file, unpacked where they are packed, or say why not.
 
     Args:
-        path: The file.
+        path: The file: as it is, or packed by gzip, bzip2, xz, or (with pyarrow) zstd.
         most: Bytes that may come of it; a small file can unpack to any size.
 
     Raises:
-        ValueError: With a phrase for "found ...": more bytes than that, or broken gzip.
+        ValueError: With a phrase for "found ...": more bytes than that, or a broken file.
         OSError: If the file cannot be read.
     """
+    data, is_whole = _unpacked(path, most)
+    if not is_whole:
+        more = " when unpacked" if packing_of(start_of(path, 6)) else ""
+        raise ValueError(f"more than {most} bytes{more}")
+    return data
+
+
+def first_bytes(path: pathlib.Path, most: int) -> bytes:
+    """Return the first bytes of a file, unpacked; none where it is broken, as reading it reports.
+
+    Raises:
+        DataNotFoundError: If there is none that can be read.
+    """
+    if packing_of(start_of(path, 6)) is None:
+        return start_of(path, most)
+    try:
+        return _unpacked(path, most)[0]
+    except ValueError:
+        return b""
+
+
+def packing_of(start: bytes) -> str | None:
+    """Return by what a file is packed that starts so; None if it is not."""
+    return next((name for mark, name in _PACKED.items() if start.startswith(mark)), None)
+
+
+def _unpacked(path: pathlib.Path, most: int) -> tuple[bytes, bool]:
+    """Return the first bytes that come of a file, and whether they are all."""
     parts, left = [], most
     with path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
+        packing = packing_of(raw.read(6))
         raw.seek(0)
-        stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+        stream = _stream_of(raw, packing)
         try:
-            while part := stream.read(min(_CHUNK_BYTES, left + 1)):
+            while left >= 0 and (part := stream.read(min(_CHUNK_BYTES, left + 1))):
                 parts.append(part)
                 left -= len(part)
-                if left < 0:
-                    raise ValueError(f"more than {most} bytes{' when unpacked' if packed else ''}")
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"gzip that is broken or cut short ({error})") from error
-    return b"".join(parts)
+        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+            if packing is None:
+                raise
+            raise ValueError(f"{packing} that is broken or cut short ({error})") from error
+    data = b"".join(parts)
+    return data[:most], left >= 0
+
+
+def _stream_of(raw: IO[bytes], packing: str | None) -> Any:
+    if packing == "gzip":
+        return gzip.GzipFile(fileobj=raw)
+    if packing == "bzip2":
+        return bz2.BZ2File(raw)
+    if packing == "xz":
+        return io.BufferedReader(_Xz(raw))
+    if packing == "zstd":
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise ValueError("zstd, which pyarrow unpacks (pip install pyarrow)") from error
+        return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+    return raw
+
+
+class _Xz(io.RawIOBase):
+    """A file packed by xz, unpacked in bounded memory: `lzma.LZMAFile` trusts what a file asks."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._unpacker = lzma.LZMADecompressor(memlimit=_MOST_DICTIONARY)
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer; 0 at the end."""
+        while True:
+            packed = b""
+            if self._unpacker.eof:
+                rest = self._unpacker.unused_data or self._raw.read(_CHUNK_BYTES)
+                packed = rest.lstrip(b"\0") if rest else b""  # streams may be padded
+                if not packed:
+                    return 0
+                self._unpacker = lzma.LZMADecompressor(memlimit=_MOST_DICTIONARY)
+            elif self._unpacker.needs_input:
+                packed = self._raw.read(_CHUNK_BYTES)
+                if not packed:
+                    raise EOFError("its end is missing")
+            part = self._unpacker.decompress(packed, len(buffer))
+            if part:
+                buffer[: len(part)] = part
+                return len(part)
 
 
 def printable(value: Any, keep: str = "") -> str:

@@ -147,9 +147,64 @@ def _open(path: pathlib.Path, options: Layout) -> tuple[_Text, str]:
     if "\0" in first or first.lstrip()[:1] in ("{", "["):
         kind = "bytes that are no text" if "\0" in first else "JSON"
         fault(f"{path}:{number}", "CSV (or Parquet, NPY, NPZ, or JSON with an object a line)", kind)
-    text = _Text(path, number, data, _delimiter(first))
+    text = _without_comments(_Text(path, number, data, None))
+    first = next(_lines(text.data)).decode("utf-8", errors="replace")
     _check_quotes(text)
     return text, first
+
+
+_STATED = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+
+
+def _without_comments(text: _Text) -> _Text:
+    """Return a text from its header on, with its delimiter.
+
+    Left out are a line in which a spreadsheet states the delimiter, and lines that begin with #,
+    but for names of columns in the last of them above numbers, as `numpy.savetxt` writes them.
+    """
+    stated, names, number, rest = None, "", text.number, text.data
+    while rest:
+        end = _BREAK.search(rest)
+        line = rest[: end.start() if end else len(rest)].decode("utf-8", errors="replace").strip()
+        mark = _STATED.fullmatch(line)
+        if mark:
+            stated = mark[1]
+        elif line.startswith("#"):
+            names = line.lstrip("#").strip()
+        elif line:
+            break
+        rest = rest[end.end() :] if end else b""
+        number += 1
+    if not rest:
+        fault(f"{text.path}:{text.number}", "a header or a row of participation", "none")
+    first = next(_lines(rest)).decode("utf-8", errors="replace")
+    found = text._replace(number=number, data=rest, delimiter=stated or _delimiter(first))
+    fields = found.split(first)
+    are_numbers = all(parse_number(field) is not None for field in fields)
+    if names and are_numbers and stated is None:
+        named = found._replace(delimiter=_delimiter(names))
+        header = named.split(names)
+        if len(header) == len(fields) and any(parse_number(own) is None for own in header):
+            lines = [(found.delimiter or " ").join(header).encode(), b"\n", rest]
+            found = found._replace(number=number - 1, data=b"".join(lines))
+            found = found._replace(delimiter=found.delimiter or " ")
+            fields = header
+    return found._replace(data=_blanked(found, len(fields)))
+
+
+def _blanked(text: _Text, width: int) -> bytes:
+    """Return the lines of a text, without what stands in lines of comment: others keep their place.
+
+    A line with as many fields as others is a row, whatever it begins with.
+    """
+    if not re.search(rb"[\r\n][ \t]*#", text.data):
+        return text.data
+
+    def kept(found: re.Match[bytes]) -> bytes:
+        fields = text.split(found[0].decode("utf-8", errors="replace"))
+        return found[0] if len(fields) == width and width > 1 else b""
+
+    return re.sub(rb"(?<=[\r\n])[ \t]*#[^\r\n]*", kept, text.data)
 
 
 def _lines(data: bytes) -> Iterator[bytes]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -16,15 +17,7 @@ MOST_LINE_BYTES = 2**27
 
 
 def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the JSON object of a line, as `load_value` does."""
-    found = load_value(line, where, number)
-    if not isinstance(found, dict):
-        fault(where, "a JSON object", shown(found))
-    return found
-
-
-def load_value(line: bytes, where: str, number: Callable[[str], Any]) -> Any:
-    """Return the JSON value of a line, or raise naming the place.
+    """Return the JSON object of a line, or raise naming the place.
 
     Args:
         line: Its bytes.
@@ -33,14 +26,56 @@ def load_value(line: bytes, where: str, number: Callable[[str], Any]) -> Any:
     """
     if len(line) > MOST_LINE_BYTES:
         fault(where, f"a line of at most {MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
+    with decoding(where, line):
+        found = _decoder(number).decode(line.decode())
+    if not isinstance(found, dict):
+        fault(where, "a JSON object", shown(found))
+    return found
+
+
+def load_items(text: str, where: str, number: Callable[[str], Any]) -> Iterator[Any]:
+    """Yield the elements of a JSON array one after the other, of which no more is held than one."""
+    decoder, space = _decoder(number), re.compile(r"\s*")
+    end = _after(text, 0, "[", where)
+    is_first = True
+    while True:
+        start = space.match(text, end).end()  # type: ignore[union-attr]
+        if text.startswith("]", start):
+            break
+        if not is_first:
+            start = space.match(text, _after(text, start, ",", where)).end()  # type: ignore[union-attr]
+        is_first = False
+        with decoding(where, text[start : start + 60].encode(errors="replace")):
+            item, end = decoder.raw_decode(text, start)
+        yield item
+    rest = text[start + 1 :].strip()
+    if rest:
+        fault(where, "one JSON array", f"{rest[:60]!r} behind it")
+
+
+def load_value(text: str, where: str, number: Callable[[str], Any]) -> Any:
+    """Return the JSON value that a whole text is, or raise naming the place."""
+    with decoding(where, text[:60].encode(errors="replace")):
+        return _decoder(number).decode(text)
+
+
+def _after(text: str, start: int, mark: str, where: str) -> int:
+    if not text.startswith(mark, start):
+        fault(where, f"{mark!r} in a JSON array", repr(text[start : start + 60]))
+    return start + 1
+
+
+def _decoder(number: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_once, parse_int=number, parse_float=number, parse_constant=_no_constant
+    )
+
+
+@contextlib.contextmanager
+def decoding(where: str, line: bytes) -> Iterator[None]:
+    """Name the place and the reason where JSON cannot be read."""
     try:
-        found: Any = json.loads(
-            line.decode(),
-            object_pairs_hook=_once,
-            parse_int=number,
-            parse_float=number,
-            parse_constant=_no_constant,
-        )
+        yield
     except UnicodeDecodeError:
         fault(where, "UTF-8 text", repr(line[:60])[1:])
     except RecursionError:
@@ -50,7 +85,6 @@ def load_value(line: bytes, where: str, number: Callable[[str], Any]) -> Any:
               f" ({error.msg} at column {error.colno})")  # fmt: skip
     except ValueError as error:
         fault(where, "a JSON object of finite numbers and different keys", str(error))
-    return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -107,7 +141,7 @@ _SAYS_ALONE = re.compile(
 _SAYS_WEIGHT = re.compile(
     r"example|sample|weight|size|num_data|data_?points?|records|coef"
     r"|(?<![a-z])(?:counts?|n|n_k|p|p_k|share|factor|alpha|scale|scaling|importance|contribution)"
-    r"(?![a-z])"
+    r"(?![a-z])|value"
 )
 _SAYS_NO = re.compile(
     r"fail|drop|error|(?<![a-z])err(?![a-z])|exception|reject|abort|cancel|crash|discard|exclud|"

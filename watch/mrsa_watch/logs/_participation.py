@@ -17,8 +17,9 @@ import numpy as np
 from mrsa_watch.logs import _columns, _order, _table
 from mrsa_watch.logs._decide import read_table
 from mrsa_watch.logs._json import load_object
-from mrsa_watch.logs._jsonl import TORN, Key, LineParser, SumLine
+from mrsa_watch.logs._jsonl import STATUSES, TORN, Key, LineParser, SumLine
 from mrsa_watch.logs._names import fault
+from mrsa_watch.logs._records import Record, cell_of, is_document, records_of, rows_of
 from mrsa_watch.logs._table import Column, Layout, ParticipationLog
 from mrsa_watch.logs._text import lines_of, text_format, text_of
 
@@ -46,6 +47,7 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
     rounds, clients, sources, lines = [], [], [], []
     counts: dict[tuple[_Source, int], tuple[int, int]] = {}  # how many were summed; in which line
     starts: Counter[tuple[_Source, int]] = Counter()
+    ended: set[tuple[_Source, int]] = set()  # whose sum was made: what follows is of another
     rejected = 0
     for number, line in enumerate(lines_of(text_of(path, options.memory_bytes)), 1):
         told = _told(line, f"{path}:{number}")
@@ -54,17 +56,23 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
         source, message = told
         if found := _START.match(message):
             starts[source, int(found["round"])] += 1
+            ended.discard((source, int(found["round"])))
         elif found := _COUNT.match(message):
             round_ = int(found["round"])
             begun = source._replace(start=max(starts[source, round_], 1))
             counts[begun, round_] = int(found["count"]), number
+            ended.add((source, round_))
         elif found := _MESSAGE.match(message):
             if found["verdict"] == "REJECTED":
                 rejected += 1
                 continue
             rounds.append(int(found["round"]))
+            key = source, rounds[-1]
+            if key in ended:
+                starts[key] = max(starts[key], 1) + 1
+                ended.remove(key)
             clients.append(found["client"])
-            sources.append(source._replace(start=max(starts[source, rounds[-1]], 1)))
+            sources.append(source._replace(start=max(starts[key], 1)))
             lines.append(number)
     if not rounds:
         fault(str(path), "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
@@ -180,8 +188,15 @@ def _is_participation(data: bytes, path: pathlib.Path) -> bool:
     number, first = next(lines, (1, b""))
     if not first:
         fault(f"{path}:1", "JSON, an object a line", "an empty file")
+    if is_document(data):
+        return False
     fields = load_object(first, f"{path}:{number}", _plain_text)
-    return "format" in fields or isinstance(fields.get("clients"), list)
+    # a record of a round of another system has none of these
+    is_ours = not _OURS.isdisjoint(fields) or fields.get("status") in STATUSES
+    return "format" in fields or (isinstance(fields.get("clients"), list) and is_ours)
+
+
+_OURS = frozenset({"sum", "asked", "lost", "part", "extra"})
 
 
 class _Sum(NamedTuple):
@@ -325,40 +340,37 @@ def _read_rows(data: bytes, path: pathlib.Path, options: Layout) -> Participatio
     codes: dict[str, _Codes] = {}
     read: dict[str, list[int]] = {}
     nested: dict[str, None] = {}  # a set would list them in another order each time
-    numbers: list[int] = []
-    for number, line in enumerate(lines_of(data), 1):
-        if not line.strip():
-            continue
-        for key, value in load_object(line, f"{path}:{number}", _plain_text).items():
+    places: list[str] = []
+
+    def records() -> Iterator[Record]:
+        return records_of(data, str(path), _plain_text)
+
+    options, rows = rows_of(records, options, str(path))
+    for place, fields in rows:
+        for key, value in fields.items():
             if isinstance(value, dict | list):
                 nested[key] = None
                 continue
             if key not in read:
                 codes[key] = _Codes({"": 0})
                 read[key] = []
-            read[key] += [0] * (len(numbers) - len(read[key]))  # rows without this key
-            read[key].append(codes[key][_cell(value)])
-        numbers.append(number)
+            read[key] += [0] * (len(places) - len(read[key]))  # rows without this key
+            read[key].append(codes[key][cell_of(value)])
+        places.append(place)
+    if not places:
+        fault(str(path), "a record with clients", "none")
 
     def column(place: int) -> Column | None:
         key = header[place]
         if key in nested:
             return None
-        filled = read[key] + [0] * (len(numbers) - len(read[key]))
-        used, places = np.unique(np.array(filled, np.int64), return_inverse=True)
+        filled = read[key] + [0] * (len(places) - len(read[key]))
+        used, found = np.unique(np.array(filled, np.int64), return_inverse=True)
         names = list(codes[key])
-        return Column(places, [names[code] for code in used])
+        return Column(found, [names[code] for code in used])
 
     header = list(dict.fromkeys([*read, *nested]))
-    where = f"{path}:{numbers[0]}"
     table = _columns.Table(
-        header, column, lambda row: f"{path}:{numbers[row]}", str(path), where, is_text=True
+        header, column, places.__getitem__, str(path), places[0], is_text=True, has_points=True
     )
     return read_table(table, options)
-
-
-def _cell(value: Any) -> str:
-    """Return a value as text, as a table in text has it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)

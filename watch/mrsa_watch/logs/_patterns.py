@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,7 +25,6 @@ _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-f]+(?:[-:][0-9a-f]+)*")
 _LEAST_HEXADECIMAL = 4  # digits: shorter ones are words too
 _NEGATIVE = re.compile(r"-\d{1,7}")  # longer ones are random integers of 64 bits
 _FREE = re.compile(r"[^\W\d_]{3,}")  # of several words, of which one may be a number
-_WORD_MARKS = frozenset(" .'’&-_,()")
 _NUMBERED, _HEX, _LETTER, _WORDS = range(4)
 Pattern = tuple[int, str]
 
@@ -40,14 +38,15 @@ def _patterns_of(text: str) -> list[Pattern]:
     """Return all patterns that a name has."""
     small = text.casefold()
     found: list[Pattern] = []
-    if any(map(str.isdigit, small)):
+    has_digits = any(map(str.isdigit, small))
+    if has_digits:
         found.append((_NUMBERED, skeleton(small)))
     digits = re.sub("[^0-9a-f]", "", small.removeprefix("0x"))
     if _HEXADECIMAL.fullmatch(small) and len(digits) >= _LEAST_HEXADECIMAL:
         found.append((_HEX, re.sub("[0-9a-f]", "h", small)))
     if len(small) == 1 and small.isalpha():
         found.append((_LETTER, ""))
-    if all(mark in _WORD_MARKS or unicodedata.category(mark)[0] in "LM" for mark in small):
+    if not has_digits and any(map(str.isalpha, small)):
         found.append((_WORDS, ""))
     return found
 

@@ -7,6 +7,7 @@ malformed is named with file and line.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ AlikeName = Literal["ask", "same", "different"]
 OddName = Literal["ask", "keep"]
 DecimalName = Literal["ask", "point", "comma"]
 FormatName = Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"]
+_DECISIONS = ("alike_names", "odd_names", "decimal", "client_separator")
 _DEFAULT_MEMORY_BYTES = 2 * 2**30
 
 
@@ -148,10 +150,22 @@ def read_log(
         decimal, client_separator,
     )  # fmt: skip
     try:
-        return _read(path, options)
+        log = _read(path, options)
     except Refusal as refusal:
         first = refusal.with_traceback(None)  # whose frames hold the log
+    else:
+        return _with_decisions(log, options)
     raise settled(first, lambda own: _read(path, own))
+
+
+def _with_decisions(log: ParticipationLog, options: Layout) -> ParticipationLog:
+    """Return a log with what the user decided on its names and numbers."""
+    decided = {name: getattr(options, name) for name in _DECISIONS}
+    told = tuple(f"{name}={value}" for name, value in decided.items() if value not in (None, "ask"))
+    if not told:
+        return log
+    note = f"Names and numbers were read with {', '.join(told)}."
+    return dataclasses.replace(log, decisions=told, notes=(*log.notes, note))
 
 
 def _read(path: Any, options: Layout) -> ParticipationLog:

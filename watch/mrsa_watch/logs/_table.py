@@ -48,6 +48,8 @@ class ParticipationLog:
             must not be stacked in one matrix: `by_part` has a log of each.
         is_ordered: Whether the order of the rows is known to be that of time. False where names of
             rounds do not show it, and the rows have that of the file.
+        decisions: Settings that decided on doubtful names and numbers, such as
+            `"alike_names=same"`.
     """
 
     __repr__ = brief
@@ -67,6 +69,7 @@ class ParticipationLog:
     sum_columns: tuple[str, ...] = ()
     parts: tuple[str | None, ...] | None = None
     is_ordered: bool = True
+    decisions: tuple[str, ...] = ()
 
     def by_part(self) -> dict[str | None, ParticipationLog]:
         """Return the sums of each part of the vector as a separate log, by the part's name.

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import pathlib
 import re
-import zlib
 from collections.abc import Iterator
 
-from mrsa_watch._base.untrusted import read_bytes, start_of
+from mrsa_watch._base.untrusted import first_bytes, read_bytes
 from mrsa_watch.logs._names import fault
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes
 LEAST_BYTES = 2**28  # that a text may have where less memory is allowed for the matrix
 _START_BYTES = 2**16  # by which a format is recognised
-_GZIP = b"\x1f\x8b"
+_FEW_BYTES = 200  # by which an encoding is
+_MARKS = {  # of other encodings
+    b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}  # fmt: skip
 # A contribution in NVFlare's log, or the time with which a line of it begins.
 _NVFLARE = re.compile(
     rb" (?:ACCEPTED|REJECTED) by the aggregator at round \d"
@@ -23,12 +25,32 @@ _NVFLARE = re.compile(
 
 
 def text_of(path: pathlib.Path, memory_bytes: int) -> bytes:
-    """Return the bytes of a text, unpacked where they are gzip's, without a mark of their order."""
+    """Return the bytes of a text in UTF-8, unpacked, without a mark of their order."""
     try:
         data = read_bytes(path, max(memory_bytes, LEAST_BYTES))
     except (OSError, ValueError) as error:
         fault(str(path), "a text that can be read", str(error))
+    encoding = _encoding_of(data)
+    if encoding is not None:
+        try:
+            data = data.decode(encoding).encode()
+        except UnicodeError as error:
+            fault(str(path), f"text in {encoding.upper()}, as its first bytes say", str(error))
     return data.removeprefix(_MARK)
+
+
+def _encoding_of(data: bytes) -> str | None:
+    """Return the encoding of a text that is not in UTF-8, by its mark or by where its NULs are."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            return encoding
+    start = data[:_FEW_BYTES]
+    odd, even = start[1::2], start[::2]
+    if len(start) > 3 and 0 not in even and 2 * odd.count(0) >= len(odd):
+        return "utf-16-le"
+    if len(start) > 3 and 0 not in odd and 2 * even.count(0) >= len(even):
+        return "utf-16-be"
+    return None
 
 
 def lines_of(data: bytes) -> Iterator[bytes]:
@@ -42,18 +64,11 @@ def lines_of(data: bytes) -> Iterator[bytes]:
 
 def text_format(path: pathlib.Path) -> str:
     """Return the name of a text's format by its first lines."""
-    start = _first_bytes(path).removeprefix(_MARK).lstrip()
+    start = first_bytes(path, _START_BYTES)
+    encoding = _encoding_of(start)
+    if encoding is not None:
+        start = start[: len(start) // 4 * 4].decode(encoding, errors="ignore").encode()
+    start = start.removeprefix(_MARK).lstrip()
     if _NVFLARE.search(start):
         return "nvflare"
-    return "jsonl" if start.startswith(b"{") else "csv"
-
-
-def _first_bytes(path: pathlib.Path) -> bytes:
-    """Return the first bytes of a text, unpacked."""
-    if start_of(path, 2) != _GZIP:
-        return start_of(path, _START_BYTES)
-    with gzip.open(path) as stream:
-        try:
-            return bytes(stream.read(_START_BYTES))
-        except (gzip.BadGzipFile, EOFError, zlib.error):  # said when it is read
-            return b""
+    return "jsonl" if start.startswith((b"{", b"[")) else "csv"
