@@ -107,7 +107,8 @@ def _number(text: str) -> float | None:
     """Return a number, by one of the two conventions for its decimal mark."""
     value = _json.number_of(text)
     for decimal in ("point", "comma"):
-        found = decimal_number(text, decimal) if value is None else None
+        has_digits = value is None and any(map(str.isdigit, text))
+        found = decimal_number(text, decimal) if has_digits else None
         value = value if found is None else float(found)
     return value
 

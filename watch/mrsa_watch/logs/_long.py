@@ -13,11 +13,11 @@ import numpy as np
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs._command import refuse
 from mrsa_watch.logs._json import examples
-from mrsa_watch.logs._identity import number_of
+from mrsa_watch.logs._identity import likeness, number_of
 from mrsa_watch.logs._names import MOST_PARTS, fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._order import UNORDERED, in_order, places_in, resolved
-from mrsa_watch.logs._patterns import is_rounded, odd_clients
+from mrsa_watch.logs._patterns import Odd, is_rounded, odd_clients
 from mrsa_watch.logs._table import (
     Column,
     Layout,
@@ -204,8 +204,10 @@ def assemble(
     _check_rows(rounds, clients, weights, read, locate)
     check_rounds(rounds, locate)
     _check_rounded(rounds, locate)
-    clients = _check_alike(clients, options, locate, path)
-    _check_odd(clients, client_column, options, locate, path)
+    _check_alike(clients, options, locate, path)
+    _check_odd(clients, rounds, client_column, options, locate, path)
+    if options.alike_names == "same":
+        clients = merged(clients)
     values = [Fraction(0) if value is None else value for value in read]  # None is in no row
     if part is not None:
         _check_parts(part, locate)
@@ -244,16 +246,13 @@ def _check_rounded(rounds: Column, locate: Callable[[int], str]) -> None:
 
 def _check_alike(
     clients: Column, options: Layout, locate: Callable[[int], str], path: str
-) -> Column:
-    """Return the clients, each under one name, or refuse two names that may be one client's."""
-    if options.alike_names == "different":
-        return clients
-    if options.alike_names == "same":
-        return merged(clients)
+) -> None:
+    """Refuse two names that may be one client's."""
+    if options.alike_names != "ask":
+        return
     alike = next(alike_names(clients), None)
     if alike is not None:
         refuse_alike(alike.name, alike.other, locate(alike.row), path, options)
-    return clients
 
 
 def refuse_alike(name: Any, other: Any, where: str, path: str, options: Layout) -> NoReturn:
@@ -264,30 +263,60 @@ def refuse_alike(name: Any, other: Any, where: str, path: str, options: Layout) 
            dataclasses.replace(options, alike_names="same"))  # fmt: skip
 
 
+_KEEP = "a client in each row (--odd-names keep takes every name as a client's)"
+
+
 def _check_odd(
-    clients: Column, name: str, options: Layout, locate: Callable[[int], str], path: str
+    clients: Column,
+    rounds: Column,
+    name: str,
+    options: Layout,
+    locate: Callable[[int], str],
+    path: str,
 ) -> None:
-    """Refuse rows of what may be no client, or of identifiers that may be several."""
+    """Refuse rows of what may be no client, or of identifiers that may be several.
+
+    Of names that are one client's, one that is like most suffices; and all are left out together.
+    """
     if options.odd_names == "keep":
         return
     used, first = np.unique(clients.codes, return_index=True)
     rows = {clients.names[code]: int(row) for code, row in zip(used, first, strict=True)}
-    odd, rounded = odd_clients(list(rows))
-    if not odd and not rounded:
+    odd = odd_clients(list(rows))
+    if options.alike_names == "same":
+        odd = _of_whole_groups(odd, clients)
+    if not odd.all:
         return
-    where = locate(min(rows[own] for own in [*odd, *rounded]))
-    texts = [text_of_cell(own) for own in [*odd, *rounded]]
-    found = []
-    if odd:
-        found.append(f"{examples(odd)}, {UNLIKE}")
-    if rounded:
-        found.append(f"{examples(rounded)}, {NOT_WHOLE}")
-    expected = "a client in each row (--odd-names keep takes every name as a client's)"
-    said = " and ".join(found)
-    if len(texts) == len(rows):
-        fault(where, expected, said)
-    refuse(where, expected, f"{said}; this leaves their rows out", path,
-           without_rows(options, name, texts))  # fmt: skip
+    where = locate(min(rows[own] for own in odd.all))
+    if odd.rounded:
+        refuse(where, _KEEP, f"{examples(odd.rounded)}, {NOT_WHOLE}; this takes each as one, which "
+               "is right only if no two became one", path,
+               dataclasses.replace(options, odd_names="keep"))  # fmt: skip
+    found = f"{examples(odd.all)}, {UNLIKE}"
+    if len(odd.all) == len(rows):
+        fault(where, _KEEP, found)
+    rare = [own for own in odd.missing if _is_rare(own, clients, rounds)]
+    found += "; this leaves their rows out"
+    if odd.unlike or rare:
+        found += ", which is right only if none of them is another name of a client"
+    texts = [text_of_cell(own) for own in odd.all]
+    refuse(where, _KEEP, found, path, without_rows(options, name, texts))
+
+
+def _of_whole_groups(odd: Odd, clients: Column) -> Odd:
+    """Return names of which all that are alike are odd."""
+    groups: dict[Any, list[Any]] = {}
+    for code in np.unique(clients.codes).tolist():
+        groups.setdefault(likeness(clients.names[code]), []).append(clients.names[code])
+    known = set(odd.all)
+    kept = {name for group in groups.values() if known.issuperset(group) for name in group}
+    return Odd(*([name for name in own if name in kept] for own in odd))
+
+
+def _is_rare(name: Any, clients: Column, rounds: Column) -> bool:
+    """Return whether a mark of nothing is in few rounds, as a value that is missing is."""
+    own = np.unique(rounds.codes[clients.codes == clients.names.index(name)])
+    return len(own) < 2 or 2 * len(own) < len(np.unique(rounds.codes))
 
 
 UNLIKE = "which names none, or is unlike most names"

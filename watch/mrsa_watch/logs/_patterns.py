@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from mrsa_watch.logs import _json
 from mrsa_watch.logs._identity import least_shared_float, names_nobody
@@ -146,7 +146,11 @@ _COLUMNS = frozenset({
     "comment", "comments", "result", "results", "stop", "stopped", "stopping", "restart",
     "restarted", "resumed", "saved", "patience", "improved", "best", "ok", "total",
 })  # fmt: skip
-_FLAG = re.compile(r"(?:is|has|was|did|had|should|num|nr|n|no_of|number_of)_.|.+_(?:flag|ok|count|total)")
+_FLAG = re.compile(
+    r"(?:is|has|was|did|had|should|num|nr|n|no_of|number_of)_.+|.+_(?:flag|ok|count|total)|"
+    r"unnamed(?:_\d+)?"
+)
+_CELL_ERROR = re.compile(r"#[A-Z/0]+[!?]")  # of spreadsheets
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
@@ -163,6 +167,8 @@ def says_no_client(text: str) -> bool:
         [True, True, True, False, False]
     """
     words = _words_of(text)
+    if _CELL_ERROR.fullmatch(text):
+        return True
     return bool(words) and (not _ROLES.isdisjoint(words) or _NO_CLIENT.issuperset(words))
 
 
@@ -174,7 +180,13 @@ def says_column(text: str, plain: str) -> bool:
 # ---- Identifiers that are no longer whole.
 
 _EXPONENT = re.compile(r"[+-]?(\d+)(?:\.(\d*))?[eE]([+-]?\d{1,3})")
-_CUT = re.compile(r"\.{3}|…")
+_CUT = re.compile(r"\.{3}$|^\.{3}|…")
+_MONTH = (r"(?:jan|feb|f[ée]v|m[aä]r|mrz|apr|avr|ma[iy]|jun|juin|jul|juil|aug|ao[uû]t|sep|o[ck]t|nov|"
+          r"de[cz]|d[ée]c)[a-z]{0,6}\.?")  # fmt: skip
+_DATE = re.compile(  # what a spreadsheet makes of 1-2
+    rf"\d{{1,2}}[-./ ]+{_MONTH}(?:[-./ ]+\d{{2,4}})?|{_MONTH}[-./ ]+\d{{1,4}}|"
+    r"\d{4}-\d\d-\d\d(?:[ t]\d\d:\d\d(?::\d\d)?)?"
+)
 _LONG_DIGITS = 16
 _SPARSE_FLOATS = 2**56  # from here on few integers are floats by chance
 
@@ -199,12 +211,12 @@ def is_rounded(name: Any) -> bool:
 
 
 def not_whole(names: Iterable[Any], patterns: Patterns) -> list[Any]:
-    """Return identifiers that may be several: rounded, cut short, or with lost last digits."""
+    """Return identifiers that may be several: rounded, cut short, dates, without last digits."""
     found, long = [], []
     for name in names:
         text = text_of_cell(name)
         is_number = is_rounded(name) and not patterns.is_hexadecimal(text)
-        if is_number or _CUT.search(text):
+        if is_number or _CUT.search(text) or _DATE.fullmatch(text.casefold()):
             found.append(name)
         elif re.fullmatch(r"-?\d+", text) and is_long(text):
             long.append(name)
@@ -226,35 +238,75 @@ def is_long(text: str) -> bool:
 # ---- All of it together.
 
 
-def odd_clients(names: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the names of clients that are none, and those that are no longer whole."""
+class Odd(NamedTuple):
+    """Names that wait for a decision.
+
+    Attributes:
+        none: Those that say that they are no client: roles, figures of all, headings.
+        missing: Those that stand for a missing value.
+        unlike: Those that are unlike most names.
+        rounded: Identifiers that are no longer whole.
+    """
+
+    none: list[Any]
+    missing: list[Any]
+    unlike: list[Any]
+    rounded: list[Any]
+
+    @property
+    def all(self) -> list[Any]:
+        """Return all of them."""
+        return [*self.none, *self.missing, *self.unlike, *self.rounded]
+
+
+def odd_clients(names: Sequence[Any]) -> Odd:
+    """Return the names of clients that wait for a decision."""
+    return _odd(names, says_no_client, of_columns=False)
+
+
+def odd_columns(names: Sequence[str], plain: Callable[[str], str]) -> Odd:
+    """Return the names of columns that wait for a decision; `plain` puts a name in small letters."""
+
+    def says_none(text: str) -> bool:
+        own = plain(text)
+        return says_no_client(text) or says_column(text, own)
+
+    odd = _odd(names, says_none, of_columns=True)
+    known = {*odd.all}
+    figures = [name for name in names if name not in known and (
+        _json.says(plain(name)) or _json.measures(plain(name)))]  # fmt: skip
+    return odd._replace(none=[*odd.none, *figures])
+
+
+def _odd(
+    names: Sequence[Any], says_none: Callable[[str], bool], *, of_columns: bool
+) -> Odd:
     texts = {text_of_cell(name): name for name in names}
     patterns = Patterns(list(texts))
-    rounded = not_whole(names, patterns)
-    left = set(map(text_of_cell, rounded))
-    odd = [name for text, name in texts.items() if text not in left and (
-        names_nobody(text) or patterns.is_odd(text, of_columns=False)
-        or patterns.is_odd_negative(text)
-        or (says_no_client(text) and not _is_numbered(text, patterns)))]  # fmt: skip
-    return odd, rounded
+    odd = Odd([], [], [], not_whole(list(texts.values()), patterns))
+    left = set(map(text_of_cell, odd.rounded))
+    wrapped = _wrapped(texts)
+    for text, name in texts.items():
+        if text in left:
+            continue
+        if text in wrapped:
+            odd.rounded.append(name)
+        elif names_nobody(text) or patterns.is_odd_negative(text):
+            odd.missing.append(name)
+        elif says_none(text) and not _is_numbered(text, patterns):
+            odd.none.append(name)
+        elif patterns.is_odd(text, of_columns=of_columns):
+            odd.unlike.append(name)
+    return odd
 
 
-def odd_columns(names: Sequence[str], plain: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the names of columns that are no clients, and those that are no longer whole."""
-    patterns = Patterns(list(dict.fromkeys(names)))
-    rounded = not_whole(names, patterns)
-    odd = []
-    for name, own in zip(names, plain, strict=True):
-        is_said = says_no_client(name) or says_column(name, own)
-        is_said &= not _is_numbered(name, patterns)
-        is_said |= _json.says(own) or _json.measures(own)
-        is_odd = patterns.is_odd(name, of_columns=True) or patterns.is_odd_negative(name)
-        if name not in rounded and (is_said or is_odd or names_nobody(name)):
-            odd.append(name)
-    return odd, rounded
+def _wrapped(texts: Collection[str]) -> set[str]:
+    """Return negative integers that are other names in too few bits."""
+    negative = [text for text in texts if re.fullmatch(r"-\d{1,19}", text)]
+    return {text for text in negative
+            if str(int(text) + 2**32) in texts or str(int(text) + 2**64) in texts}  # fmt: skip
 
 
 def _is_numbered(text: str, patterns: Patterns) -> bool:
     """Return whether a name is one of a series that most names belong to: server-1, server-2."""
     return patterns.is_usual(text) and patterns.usual is not None and patterns.usual[0] < _LETTER
-

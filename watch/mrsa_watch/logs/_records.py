@@ -35,6 +35,7 @@ _OTHERS = re.compile(
     r"test|valid|pending|waiting|target|assigned|scheduled|reject|timeout|timed|straggl|miss|skip|"
     r"cancel|abort"
 )
+_LOST = re.compile(r"drop|fail|lost|exclu|offline|reject|timeout|timed|straggl|miss|skip|cancel|abort")
 
 
 def is_document(data: bytes) -> bool:
@@ -186,7 +187,7 @@ def _members_among(found: Mapping[str, _List], options: Layout, path: str) -> st
     rest = members or [key for key in found if found[key].is_of_clients]
     if not rest:
         return None
-    likely = min(rest, key=lambda key: bool(re.search("drop|fail|lost|exclu|reject", plain[key])))
+    likely = min(rest, key=lambda key: bool(_LOST.search(plain[key])))
     refuse(path, "one list of the clients in each sum (--client-column NAME)",
            "lists " + ", ".join(map(short, rest)) + ", which may be of other clients; this takes "
            "all that the first names as in the sum", path,
@@ -209,6 +210,8 @@ def _rows(
         beside = {}
         for name, own in lists.items():
             other = common.get(name)
+            if other is None and own.is_of_clients:  # who was lost where none is named?
+                common[name] = not _LOST.search(plain_name(name))
             if not isinstance(other, list):
                 continue
             if own.is_of_clients:  # who of them is also in another list

@@ -6,6 +6,7 @@ A column of rounds (the index that a table of pandas writes before its columns) 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from mrsa_watch.logs._names import fault, text_of_cell
 from mrsa_watch.logs._lists import check_decimals
 from mrsa_watch.logs._numbers import decimal_number, parse_number
 from mrsa_watch.logs._order import UNORDERED, in_order, resolved
-from mrsa_watch.logs._patterns import odd_columns
+from mrsa_watch.logs._patterns import Odd, odd_columns
 from mrsa_watch.logs._table import (
     Column,
     Layout,
@@ -98,31 +99,29 @@ def _check_odd(
     names: Sequence[str], options: Layout, where: str, path: str, rule: str
 ) -> None:
     """Refuse columns of what may be no client, or of identifiers that may be several."""
-    odd, rounded = _odd(names, options)
-    if not odd and not rounded:
-        return
-    found = []
-    if odd:
-        shown = ", ".join(map(short, odd[:8])) + (", ..." if len(odd) > 8 else "")
-        found.append(f"a column{'s' if len(odd) > 1 else ''} {shown}, {UNLIKE}")
-    if rounded:
-        found.append(f"{examples(rounded)}, {NOT_WHOLE}")
+    odd = _odd(names, options)
     expected = f"{rule} (--ignore-columns leaves one out; --odd-names keep takes all as clients)"
-    said = " and ".join(found)
-    left_out = list(dict.fromkeys([*odd, *rounded]))
-    if len(left_out) == len(set(names)):
-        fault(where, expected, said)
-    refuse(where, expected, f"{said}; this leaves out what is none", path,
-           _ignoring(options, left_out))  # fmt: skip
+    if odd.rounded:
+        refuse(where, expected, f"{examples(odd.rounded)}, {NOT_WHOLE}; this takes each as one, "
+               "which is right only if no two became one", path,
+               dataclasses.replace(options, odd_names="keep"))  # fmt: skip
+    if not odd.all:
+        return
+    shown = ", ".join(map(short, odd.all[:8])) + (", ..." if len(odd.all) > 8 else "")
+    found = f"a column{'s' if len(odd.all) > 1 else ''} {shown}, {UNLIKE}"
+    if set(odd.all) >= set(names):
+        fault(where, expected, found)
+    refuse(where, expected, f"{found}; this leaves out what is none", path,
+           _ignoring(options, odd.all))  # fmt: skip
 
 
-def _odd(names: Sequence[str], options: Layout) -> tuple[list[str], list[str]]:
-    """Return names of columns that are no clients, and those that are no longer whole."""
+def _odd(names: Sequence[str], options: Layout) -> Odd:
+    """Return names of columns that may be no clients, or that are no longer whole."""
     if options.odd_names == "keep":
-        return [], []
-    odd, rounded = odd_columns(names, [plain_name(name) for name in names])
-    usual = [name for name in names if plain_name(name) in (*ROUND_NAMES, *CLIENT_NAMES)]
-    return list(dict.fromkeys([*usual, *odd])), rounded
+        return Odd([], [], [], [])
+    usual = {name for name in names if plain_name(name) in (*ROUND_NAMES, *CLIENT_NAMES)}
+    odd = odd_columns(names, plain_name)
+    return odd._replace(none=[*odd.none, *sorted(usual - set(odd.all))])
 
 
 def _rounds_among(
@@ -195,6 +194,8 @@ def with_rounds(
         row = next(i for i, code in enumerate(own.codes) if code != i)
         fault(locate(row), "each round once in the index", f"{labels[row]!r} again")
     check_rounds(own, locate)
+    if options.layout == "auto" and options.round_column is None:
+        _check_sides(own.names, log.clients, locate)
     how, is_ordered = resolved(own, options.round_order)
     order = in_order(own, how)
     return dataclasses.replace(
@@ -205,6 +206,26 @@ def with_rounds(
         rounds=tuple(labels[i] for i in order),
         scales=None if log.scales is None else tuple(log.scales[i] for i in order),
     )
+
+
+_OF_ROUNDS = re.compile(
+    r"(?:(?:round|rnd|r|iter|iteration|epoch|step|t|day|week|server round|server_round)[-_ ]?)?"
+    r"\d+|\d{4}-\d\d-\d\d.*"
+)
+
+
+def _check_sides(
+    rounds: Sequence[Any], clients: Sequence[Any], locate: Callable[[int], str]
+) -> None:
+    """Raise if the columns are named as rounds are, and the rows are not."""
+
+    def are_rounds(names: Sequence[Any]) -> bool:
+        return all(_OF_ROUNDS.fullmatch(text_of_cell(name).casefold()) for name in names)
+
+    if are_rounds(clients) and not are_rounds(rounds) and any(isinstance(r, str) for r in rounds):
+        fault(locate(0), "a row for each round and a column for each client (transpose the table; "
+              "--layout matrix takes it as it is)",
+              f"a row {rounds[0]!a:.60} and a column {clients[0]!a:.60}")  # fmt: skip
 
 
 def read_wide(table: Table, options: Layout) -> ParticipationLog:
@@ -251,8 +272,8 @@ def _kinds(table: Table, options: Layout) -> tuple[int | None, list[int], list[i
               if place not in (rounds, *numbers) and name not in options.ignore_columns
               ]  # fmt: skip
     binary = [place for place in others if _is_binary(table, place)]
-    strange, rounded = _odd([names[place] for place in binary], options)
-    clients = [place for place in binary if names[place] not in {*strange, *rounded}]
+    strange = set(_odd([names[place] for place in binary], options).all)
+    clients = [place for place in binary if names[place] not in strange]
     return rounds, clients, [place for place in others if place not in clients]
 
 
