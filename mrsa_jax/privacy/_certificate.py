@@ -85,9 +85,10 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
             wanted[(j, i) if of.get(j) is None else (j, i, of[j])] = weight
     reading = _reading(data, log, wanted)
     if reading is None:
-        rule = ("must be a plain text that the checker reads, for a certificate: save it as CSV in "
-                "UTF-8, unpacked, a row for each client in each sum, each under one name"
-                )  # fmt: skip
+        rule = (
+            "must be a plain text that the checker reads, for a certificate: save it as CSV in "
+            "UTF-8, unpacked, a row for each client in each sum, each under one name"
+        )
         require(not _is_restated(data, log), "file", rule, str(file))
     common = {
         "format": mrsa_check.FORMAT,

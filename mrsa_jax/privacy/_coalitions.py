@@ -44,8 +44,10 @@ def in_time(P: Any) -> Any:
     log = as_log(P)
     if log is None:
         return P
-    rule = ("must be of rounds in a known order, which the names of this log's rounds do not show: "
-            'read it with round_order="file" or "sorted" (--round-order file or sorted)')  # fmt: skip
+    rule = (
+        "must be of rounds in a known order, which the names of this log's rounds do not show: "
+        'read it with round_order="file" or "sorted" (--round-order file, --round-order sorted)'
+    )
     require(log.is_ordered, "memory", rule, *log.rounds[:2])
     return log
 

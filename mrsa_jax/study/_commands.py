@@ -98,9 +98,24 @@ class LogSettings(Shown):
         return {name: own[name] for name in _COLUMNS}
 
 
-_COLUMNS = ("format", "layout", "array", "round_column", "client_column", "weight_column", "where",
-            "ignore_columns", "sum_columns", "part_column", "restarts", "round_order",
-            "alike_names", "odd_names", "decimal", "client_separator")  # fmt: skip
+_COLUMNS = (
+    "format",
+    "layout",
+    "array",
+    "round_column",
+    "client_column",
+    "weight_column",
+    "where",
+    "ignore_columns",
+    "sum_columns",
+    "part_column",
+    "restarts",
+    "round_order",
+    "alike_names",
+    "odd_names",
+    "decimal",
+    "client_separator",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,15 +64,23 @@ WANTED = re.compile(r"(?:(weak T|strong T|rank|plain sum) *(>=|<=|=)|(hidden amo
 SIGNED = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 HARDWARE = re.compile(r"(?:0x|urn:uuid:)?[{(]?[0-9a-f]{2,}(?:[-:][0-9a-f]{2,})+[)}]?")
 SCHEME = r"(?:ipv[46]:|[a-z]{2,5}://)?"
-BY_NUMBER = re.compile(SCHEME + r"(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.%]+\]|localhost)(?::\d{1,5})?/?")
+BY_NUMBER = re.compile(
+    SCHEME + r"(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.%]+\]|localhost)(?::\d{1,5})?/?"
+)
 BY_HOST = re.compile(SCHEME + r"([a-z0-9]+(?:[.\-_][a-z0-9\-_.]+|\d))(?::\d{4,5})?/?")
 DASHES = "\u2043\u2212\u02d7\u2cba\u30fc\uff70"  # besides those that Unicode calls dashes
-INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0"
-                       "\U000e0100-\U000e01ef]")  # fmt: skip
-LOOKS: Any = str.maketrans(dict(zip(
-    "авекмнорстухѕіјһԁԛԝьαβεζηικμνορτυχωϲѡոսօցıɑɡɪᴀʙᴄᴅᴇɢʜᴊᴋʟᴍɴᴏᴘʀᴛᴜᴠᴡʏᴢøłđħŧ",
-    "abekmhopctyxsijhdqwbabezhikmnoptyxwcwnuogiagiabcdeghjklmnoprtuvwyzoldht",
-)) | {"æ": "ae", "œ": "oe", "þ": "th", "ð": "d"})  # fmt: skip
+INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+LOOKS: Any = str.maketrans(
+    dict(
+        zip(
+            "авекмнорстухѕіјһԁԛԝьαβεζηικμνορτυχωϲѡոսօցıɑɡɪᴀʙᴄᴅᴇɢʜᴊᴋʟᴍɴᴏᴘʀᴛᴜᴠᴡʏᴢøłđħŧ",
+            "abekmhopctyxsijhdqwbabezhikmnoptyxwcwnuogiagiabcdeghjklmnoprtuvwyzoldht",
+        )
+    )
+    | {"æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
+)
 ROUND, CLIENT = "round|rnd", "client|cid|user|node|participant|device|partition|site"
 KEYS = dict(
     line.split(": ")

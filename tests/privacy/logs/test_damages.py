@@ -1,7 +1,7 @@
-"""Logs with known answers, damaged as real systems damage them: refused, or not safer than they are.
+"""Logs with known answers, damaged as real systems damage them: refused, or not safer than so.
 
-The answers are exact, by brute force over fractions. Each refusal that ends in a command is run, and
-what the command reads must not look safer either.
+The answers are exact, by brute force over fractions. Each refusal that ends in a command is run,
+and what the command reads must not look safer either.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mrsa_watch import ConfigurationError, MrsaError, read_log
+from mrsa_watch import ConfigurationError, read_log
 from mrsa_watch.logs import ParticipationLog
 from mrsa_watch.logs._identity import likeness
 
@@ -66,12 +66,10 @@ class Damaged(NamedTuple):
 
     Attributes:
         log: A file or a table.
-        settings: With which the log would be read if it were whole.
         truth: The history, where it is not the one that was drawn.
     """
 
     log: Any
-    settings: dict[str, Any] = {}
     truth: History | None = None
 
 
@@ -88,12 +86,15 @@ class Draw:
         """Return a history in which each client is in a sum, and no sum is empty."""
         style = style or self.random.choice(["site", "number", "word", "letter", "hex"])
         while True:
-            bits = [[self.random.random() < 0.6 for _ in range(self.count)]
-                    for _ in range(self.sums)]  # fmt: skip
+            bits = [
+                [self.random.random() < 0.6 for _ in range(self.count)] for _ in range(self.sums)
+            ]
             if all(map(any, bits)) and all(map(any, zip(*bits, strict=True))):
                 break
-        weights = [[Fraction(self.random.randint(1, 4)) if weighted else Fraction(1)] * 1
-                   for _ in range(self.count * self.sums)]  # fmt: skip
+        weights = [
+            [Fraction(self.random.randint(1, 4)) if weighted else Fraction(1)] * 1
+            for _ in range(self.count * self.sums)
+        ]
         drawn = iter(weights)
         rows = tuple(tuple(next(drawn)[0] * bit for bit in row) for row in bits)
         return History(tuple(map(STYLES[style], range(self.count))), rows)
@@ -106,8 +107,15 @@ class Draw:
             for n, (j, name, weight) in enumerate(cells)
         ]
 
-    def csv(self, cells: Sequence[Sequence[Any]], head: str = "round,client", mark: str = ",",
-            *, before: str = "", encoding: str = "utf-8") -> pathlib.Path:  # fmt: skip
+    def csv(
+        self,
+        cells: Sequence[Sequence[Any]],
+        head: str = "round,client",
+        mark: str = ",",
+        *,
+        before: str = "",
+        encoding: str = "utf-8",
+    ) -> pathlib.Path:
         """Write rows as text, with as many fields as the header has."""
         width = head.count(",") + 1
         lines = [head.replace(",", mark)]
@@ -127,8 +135,9 @@ class Draw:
 
     def wide(self, history: History, **more: Sequence[Any]) -> pathlib.Path:
         """Write a column for each client and more columns behind."""
-        columns = {name: [int(row[i]) for row in history.rows]
-                   for i, name in enumerate(history.names)}  # fmt: skip
+        columns = {
+            name: [int(row[i]) for row in history.rows] for i, name in enumerate(history.names)
+        }
         columns |= {name: list(values) for name, values in more.items()}
         lines = [",".join(["round", *columns])]
         rows = zip(*columns.values(), strict=True)
@@ -158,8 +167,24 @@ def _row_of(name: str, *, everywhere: bool = True) -> Callable[[Draw], Damaged]:
     return make
 
 
-for _name in ("server", "aggregator", "-1", "admin", "rank0", "None", "null", "N/A", "?", "Server",
-              "coordinator", "<NA>", "--", "-99", "#REF!", "global_model"):  # fmt: skip
+for _name in (
+    "server",
+    "aggregator",
+    "-1",
+    "admin",
+    "rank0",
+    "None",
+    "null",
+    "N/A",
+    "?",
+    "Server",
+    "coordinator",
+    "<NA>",
+    "--",
+    "-99",
+    "#REF!",
+    "global_model",
+):
     DAMAGES[f"a row of {_name}"] = _row_of(_name)
 for _name in ("Total", "Average", "grand total", "client", "(5 rows)"):
     DAMAGES[f"a last row of {_name}"] = _row_of(_name, everywhere=False)
@@ -173,8 +198,20 @@ def _column_of(name: str) -> Callable[[Draw], Damaged]:
     return make
 
 
-for _name in ("is_eval", "converged", "total", "seed", "epoch", "has_failed", "was_skipped",
-              "early_stopping", "num_clients", "checkpoint", "server", "Unnamed: 7"):  # fmt: skip
+for _name in (
+    "is_eval",
+    "converged",
+    "total",
+    "seed",
+    "epoch",
+    "has_failed",
+    "was_skipped",
+    "early_stopping",
+    "num_clients",
+    "checkpoint",
+    "server",
+    "Unnamed: 7",
+):
     DAMAGES[f"a column of {_name}"] = _column_of(_name)
 
 
@@ -209,8 +246,9 @@ def long_ids_without_their_last_digits(draw: Draw) -> Damaged:
 @damage
 def float_columns_of_long_ids(draw: Draw) -> Damaged:
     history = draw.history("long")
-    table = pd.DataFrame([(j, float(int(name))) for j, name, _ in history.cells()],
-                         columns=["round", "client"]).drop_duplicates()  # fmt: skip
+    table = pd.DataFrame(
+        [(j, float(int(name))) for j, name, _ in history.cells()], columns=["round", "client"]
+    ).drop_duplicates()
     if draw.random.random() < 0.5:
         return Damaged(table, truth=history)
     table.to_parquet(draw.folder / "log.parquet", index=False)
@@ -222,8 +260,9 @@ def columns_of_short_floats(draw: Draw) -> Damaged:
     base = 16777216 if draw.random.random() < 0.5 else 2048
     kind = np.float32 if base > 5000 else np.float16
     history = draw.history()._replace(names=tuple(str(base + i) for i in range(draw.count)))
-    table = pd.DataFrame([(j, kind(int(name))) for j, name, _ in history.cells()],
-                         columns=["round", "client"]).drop_duplicates()  # fmt: skip
+    table = pd.DataFrame(
+        [(j, kind(int(name))) for j, name, _ in history.cells()], columns=["round", "client"]
+    ).drop_duplicates()
     table["client"] = table["client"].astype(kind)
     return Damaged(table, truth=history)
 
@@ -232,6 +271,9 @@ def columns_of_short_floats(draw: Draw) -> Damaged:
 def ids_that_overflowed(draw: Draw) -> Damaged:
     history = draw.history()._replace(names=tuple(str(2**31 + i) for i in range(draw.count)))
     cells = draw.some(history.cells(), lambda name: str(int(name) - 2**32))
+    names = {name for _, name, _ in cells}
+    if not any(str(int(name) + 2**32) in names for name in names):
+        cells = history.cells()  # each client has one name, if another
     return Damaged(draw.csv(cells), truth=history)
 
 
@@ -246,8 +288,9 @@ def other_case_in_some_rows(draw: Draw) -> Damaged:
 def other_dashes_in_some_rows(draw: Draw) -> Damaged:
     history = draw.history("site")
     dash = draw.random.choice("\u2010\u2011\u2013\u2212_ ")
-    return Damaged(draw.csv(draw.some(history.cells(), lambda n: n.replace("-", dash))),
-                   truth=history)  # fmt: skip
+    return Damaged(
+        draw.csv(draw.some(history.cells(), lambda n: n.replace("-", dash))), truth=history
+    )
 
 
 @damage
@@ -279,8 +322,9 @@ def invisible_marks_in_some_rows(draw: Draw) -> Damaged:
 @damage
 def letters_of_another_alphabet(draw: Draw) -> Damaged:
     history = draw.history("site")
-    return Damaged(draw.csv(draw.some(history.cells(), lambda n: n.replace("s", "ѕ"))),
-                   truth=history)  # fmt: skip
+    return Damaged(
+        draw.csv(draw.some(history.cells(), lambda n: n.replace("s", "ѕ"))), truth=history
+    )
 
 
 @damage
@@ -308,8 +352,9 @@ def names_cut_short(draw: Draw) -> Damaged:
     names = tuple(f"hospital-of-the-city-{i}" for i in range(draw.count))
     history = draw.history()._replace(names=names)
     end = draw.random.choice(["...", "…"])
-    cells = {(j, name[:12] + end if name[-1] in "01" else name, w)
-             for j, name, w in history.cells()}  # fmt: skip
+    cells = {
+        (j, name[:12] + end if name[-1] in "01" else name, w) for j, name, w in history.cells()
+    }
     return Damaged(draw.csv(sorted(cells)), truth=history)
 
 
@@ -357,8 +402,9 @@ def lines_of_a_spreadsheet_and_comments(draw: Draw) -> Damaged:
 def _nvflare(cells: Sequence[tuple[int, str, str]], end: str) -> str:
     return "".join(
         f"2026-01-05 10:00:0{j % 10},123 - ScatterAndGather - INFO - {context}{end} Contribution "
-        f"from {name} ACCEPTED by the aggregator at round {j}.\n" for j, name, context in cells
-    )  # fmt: skip
+        f"from {name} ACCEPTED by the aggregator at round {j}.\n"
+        for j, name, context in cells
+    )
 
 
 @damage
@@ -373,8 +419,11 @@ def two_jobs_in_one_server_log(draw: Draw) -> Damaged:
             if weight:
                 both[draw.random.random() < 0.5].append(name)
         for which, own in enumerate(both):
-            told = {"run": f"[run={which}, wf=sag, peer=x]", "wf": f"[run=1, wf=w{which}, peer=x]",
-                    "none": "[run=1, wf=w]" if which else ""}[kind]  # fmt: skip
+            told = {
+                "run": f"[run={which}, wf=sag, peer=x]",
+                "wf": f"[run=1, wf=w{which}, peer=x]",
+                "none": "[run=1, wf=w]" if which else "",
+            }[kind]
             cells += [(j, name, told) for name in own]
             if own:
                 rows.append(tuple(Fraction(name in own) for name in history.names))
@@ -399,8 +448,9 @@ def a_server_that_started_anew(draw: Draw) -> Damaged:
     own = [name for j, name, _ in cells[:cut]]
     rest = [name for j, name, _ in cells[cut : len(first)]]
     rows = [tuple(Fraction(name in part) for name in history.names) for part in (own, rest) if part]
-    return Damaged(draw.text(text, "log.txt"),
-                   truth=History(history.names, (*rows, *history.rows[1:])))  # fmt: skip
+    return Damaged(
+        draw.text(text, "log.txt"), truth=History(history.names, (*rows, *history.rows[1:]))
+    )
 
 
 @damage
@@ -445,8 +495,10 @@ def rows_that_failed(draw: Draw) -> Damaged:
     good, bad = draw.random.choice([("ok", "failed"), ("1", "0"), ("True", "False")])
     cells: list[Any] = []
     for j, row in enumerate(history.rows, 1):
-        cells += [(j, name, good if weight else bad)
-                  for name, weight in zip(history.names, row, strict=True)]  # fmt: skip
+        cells += [
+            (j, name, good if weight else bad)
+            for name, weight in zip(history.names, row, strict=True)
+        ]
     return Damaged(draw.csv(cells, "round,client,success"), truth=history)
 
 
@@ -594,18 +646,19 @@ def a_client_of_two_columns(draw: Draw) -> Damaged:
     history = draw.history("site")
     names = [*history.names, history.names[0].title()]
     cut = draw.random.randint(1, draw.sums - 1)
-    rows = [[*row, Fraction(0)] if j < cut else [Fraction(0), *row[1:], row[0]]
-            for j, row in enumerate(history.rows)]  # fmt: skip
+    rows = [
+        [*row, Fraction(0)] if j < cut else [Fraction(0), *row[1:], row[0]]
+        for j, row in enumerate(history.rows)
+    ]
     damaged = History(tuple(names), tuple(map(tuple, rows)))
     return Damaged(draw.wide(damaged), truth=history)
 
 
 def _records(history: History, key: str = "clients") -> list[dict[str, Any]]:
     return [
-        {"round": j + 1,
-         key: [name for name, w in zip(history.names, row, strict=True) if w]}
+        {"round": j + 1, key: [name for name, w in zip(history.names, row, strict=True) if w]}
         for j, row in enumerate(history.rows)
-    ]  # fmt: skip
+    ]
 
 
 def _lines(records: Sequence[Any]) -> str:
@@ -621,8 +674,9 @@ def records_of_rounds(draw: Draw) -> Damaged:
     if form == "lines":
         return Damaged(draw.text(_lines(records)), truth=history)
     whole: Any = records if form == "array" else {"name": "x", "history": records}
-    return Damaged(draw.text(json.dumps(whole, indent=draw.random.choice([None, 1]))),
-                   truth=history)  # fmt: skip
+    return Damaged(
+        draw.text(json.dumps(whole, indent=draw.random.choice([None, 1]))), truth=history
+    )
 
 
 @damage
@@ -656,8 +710,11 @@ def records_with_weights(draw: Draw) -> Damaged:
 @damage
 def json_cut_short(draw: Draw) -> Damaged:
     history = draw.history()
-    text = json.dumps(_records(history)) if draw.random.random() < 0.5 else _lines(
-        [{"round": j, "client": n} for j, n, _ in history.cells()])  # fmt: skip
+    text = (
+        json.dumps(_records(history))
+        if draw.random.random() < 0.5
+        else _lines([{"round": j, "client": n} for j, n, _ in history.cells()])
+    )
     end = draw.random.randint(3, len(text) - 2)
     if text[end - 1] in "}\n":
         end -= 2
@@ -713,13 +770,28 @@ def nothing_at_all(draw: Draw) -> Damaged:
     return Damaged(log, truth=history)
 
 
-READ = {"nothing_at_all", "encodings_and_packings", "lines_of_a_spreadsheet_and_comments",
-        "records_of_rounds", "columns_in_another_order"}  # fmt: skip
+READ = {
+    "nothing_at_all",
+    "encodings_and_packings",
+    "lines_of_a_spreadsheet_and_comments",
+    "records_of_rounds",
+    "columns_in_another_order",
+}
 """Damages that are none to a reader: what they leave is read without a question."""
-REFUSED = {"packed_files_cut_short", "json_cut_short", "a_file_in_cp1252", "masked_ids",
-           "lines_cut_short", "lines_of_two_writers", "units_in_the_cells", "missing_values",
-           "rounds_of_rounded_times", "tables_on_their_side", "a_header_in_between",
-           "columns_shifted_in_some_rows"}  # fmt: skip
+REFUSED = {
+    "packed_files_cut_short",
+    "json_cut_short",
+    "a_file_in_cp1252",
+    "masked_ids",
+    "lines_cut_short",
+    "lines_of_two_writers",
+    "units_in_the_cells",
+    "missing_values",
+    "rounds_of_rounded_times",
+    "tables_on_their_side",
+    "a_header_in_between",
+    "columns_shifted_in_some_rows",
+}
 """Damages that no setting mends: a refusal of these need not end in a command."""
 RISKY = "is right only if"
 """Says of a command that it rests on what only the user can know."""
@@ -728,9 +800,11 @@ RISKY = "is right only if"
 def settings_of(words: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of `read_log` that flags of the command line stand for."""
     settings: dict[str, Any] = {"where": []}
-    parts = [part for word in words
-             for part in (word.split("=", 1) if word.startswith("--") and "=" in word else [word])
-             ]  # fmt: skip
+    parts = [
+        part
+        for word in words
+        for part in (word.split("=", 1) if word.startswith("--") and "=" in word else [word])
+    ]
     for flag, value in zip(parts[::2], parts[1::2], strict=True):
         name = flag.removeprefix("--").replace("-", "_")
         if name == "where":
@@ -762,8 +836,9 @@ def check_not_safer(log: ParticipationLog, truth: History, *, all_named: bool) -
     """
     rows = [[int(value) for value in row] for row in log.participation.tolist()]
     places = {likeness(str(name)): i for i, name in enumerate(log.clients)}
-    same = {i: places[likeness(name)] for i, name in enumerate(truth.names)
-            if likeness(name) in places}  # fmt: skip
+    same = {
+        i: places[likeness(name)] for i, name in enumerate(truth.names) if likeness(name) in places
+    }
     if all_named:
         assert len(same) == len(truth.names), "a client was lost"
     scale = math.lcm(*(w.denominator for row in truth.rows for w in row))
@@ -781,19 +856,24 @@ def play(name: str, seed: int, folder: pathlib.Path) -> str:
     """Damage one log in one way, and hold its reading to the rule; return what became of it."""
     made = DAMAGES[name](Draw(seed, folder))
     assert made.truth is not None
+    log = _read(made.log)
+    if isinstance(log, ParticipationLog):
+        check_not_safer(log, made.truth, all_named=True)
+        return "read"
+    assert name not in READ, (name, seed, str(log))
+    found = pasted(log, made.log)
+    if found is None:
+        return "refused"
+    if RISKY not in str(log):
+        check_not_safer(found, made.truth, all_named=False)
+    return "read by the command"
+
+
+def _read(log: Any, **settings: Any) -> ParticipationLog | ConfigurationError:
     try:
-        log = inspect.unwrap(read_log)(made.log, **made.settings)
-    except MrsaError as error:
-        assert isinstance(error, ConfigurationError), (name, seed)
-        assert name not in READ, (name, seed, str(error))
-        found = pasted(error, made.log)
-        if found is None:
-            return "refused"
-        if RISKY not in str(error):
-            check_not_safer(found, made.truth, all_named=False)
-        return "read by the command"
-    check_not_safer(log, made.truth, all_named=True)
-    return "read"
+        return inspect.unwrap(read_log)(log, **settings)
+    except ConfigurationError as error:
+        return error
 
 
 def test_there_are_forty_damages() -> None:

@@ -258,7 +258,10 @@ def test_json_lines_are_a_long_table(path: pathlib.Path) -> None:
         ((*ROWS, {"round": 4}), "log:4: expected the name or number of a client; found nothing"),
         ((*ROWS, {"client": "a"}), "log:4: expected a round .*; found nothing"),
         ((*ROWS, {"round": 4, "client": None}), "log:4: expected the name or number of a client"),
-        ((*ROWS, {"round": 4, "client": ["a"]}), "log:1: expected plain values in column 'client', or a"),
+        (
+            (*ROWS, {"round": 4, "client": ["a"]}),
+            "log:1: expected plain values in column 'client', or a",
+        ),
         ((*ROWS, ROWS[1]), "log:4: expected each client once in a round .*; found client 'b' in"),
         ((*ROWS, {"round": 1.0, "client": "c"}), "log:4: expected one way to write a round"),
         ((*ROWS, {"round": -1, "client": "c"}), "log:4: expected a round"),

@@ -17,8 +17,11 @@ from typing import IO, Any
 from mrsa_watch._base.errors import DataNotFoundError
 
 _PACKED = {
-    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd",
-}  # fmt: skip
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 _MOST_DICTIONARY = 2**28  # bytes that unpacking itself may take
 _CHUNK_BYTES = 2**20
 _FORMULA = "=+-@\t\r"  # what makes a spreadsheet compute a cell, or reach another one

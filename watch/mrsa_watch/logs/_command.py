@@ -16,9 +16,21 @@ TABLE = "table"
 _MOST_TEXT = 3500  # characters of a command
 _MOST_MORE = 1000  # characters of what else is in doubt
 _MOST_DECISIONS = 12
-_TEXTS = ("format", "layout", "array", "round_column", "client_column", "weight_column",
-          "part_column", "round_order", "restarts", "alike_names", "odd_names", "decimal",
-          "client_separator")  # fmt: skip
+_TEXTS = (
+    "format",
+    "layout",
+    "array",
+    "round_column",
+    "client_column",
+    "weight_column",
+    "part_column",
+    "round_order",
+    "restarts",
+    "alike_names",
+    "odd_names",
+    "decimal",
+    "client_separator",
+)
 _LISTS = ("sum_columns", "ignore_columns")
 _BY_DEFAULT = (None, "auto", "ask")
 
@@ -76,9 +88,7 @@ def _ending_in(told: str, path: str, options: Layout) -> str:
 
 def command(path: str, options: Layout) -> str:
     """Return what reads a log by these settings."""
-    texts = {
-        name: value for name in _TEXTS if (value := getattr(options, name)) not in _BY_DEFAULT
-    }
+    texts = {name: value for name in _TEXTS if (value := getattr(options, name)) not in _BY_DEFAULT}
     lists = {name: list(value) for name in _LISTS if (value := getattr(options, name))}
     if path == TABLE:
         where = {name: list(one) for name, one in options.where}

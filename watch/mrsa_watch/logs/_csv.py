@@ -105,9 +105,14 @@ def _table_of(
     """Return a text as a table. Between commas a number cannot have one: its point is decimal."""
     path = str(text.path)
     return _columns.Table(
-        header, functools.cache(read), locate, path, f"{path}:{text.number}", is_text=True,
+        header,
+        functools.cache(read),
+        locate,
+        path,
+        f"{path}:{text.number}",
+        is_text=True,
         has_points=text.delimiter == ",",
-    )  # fmt: skip
+    )
 
 
 def _has_rows(text: _Text) -> bool:

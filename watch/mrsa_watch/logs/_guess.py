@@ -71,10 +71,17 @@ def _of_sums(plain: str, column: Column) -> Guess | None:
     """Return the guess at a column that is constant in each sum: does it say that there is none?"""
     texts = column.names
     good = _json.good_texts(plain, texts)
+    if good is not None and _is_flag_of_what_else(plain, texts):
+        return Guess("ignore_columns")  # a sum too many never makes others look safer
     if good is not None and (_json.values_say(texts) or _json.says(plain)):
         return Guess("where", tuple(good))
     is_no = bool(texts) and all(_json.denies(text) for text in texts)
     return Guess("ignore_columns") if is_no else None
+
+
+def _is_flag_of_what_else(plain: str, texts: Sequence[str]) -> bool:
+    """Return whether values are yes and no, and the name does not say to what."""
+    return _json.are_yes_and_no(texts) and not (_json.says(plain) or _json.says_loss(plain))
 
 
 def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
@@ -92,6 +99,8 @@ def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
         return Guess("weight_column")
     is_said = _json.says_sum(plain) and not _json.says(plain)
     good = None if is_said and are_weights else _json.good_texts(plain, column.names)
+    if good is not None and _is_flag_of_what_else(plain, column.names):
+        return Guess("sum_columns")  # from which all sums follow that may be meant
     if good is not None:
         return Guess("where", tuple(good))
     is_fraction = any(value is not None and not value.is_integer() for value in numbers)

@@ -148,7 +148,7 @@ _SAYS_NO = re.compile(
     r"skip|timeout|timed_out|disconnect|offline|missing|lost|late|straggler|invalid"
 )
 _SAYS_SUM = re.compile(
-    r"(?<![a-z])(?:run|job|experiment|session|attempt|retry|retries|try|phase|stage|mode|task|"
+    r"(?<![a-z])(?:run|seed|job|workflow|experiment|session|attempt|retry|retries|try|phase|stage|mode|task|"
     r"group|cluster|segment|component|aggregator|server|edge|hub|shard|region|zone|restart|"
     r"generation)(?![a-z])"
 )
@@ -246,6 +246,16 @@ def values_say(values: Sequence[Any]) -> bool:
         return True
     written = "\n".join(value for value in values if isinstance(value, str))
     return any(_VALUE_SAYS.search(word) for word in set(_WORD.findall(written)))
+
+
+def are_yes_and_no(values: Sequence[str]) -> bool:
+    """Return whether all texts mean yes or no."""
+    return {value.lower() for value in values} <= _YES | _NO
+
+
+def says_loss(plain: str) -> bool:
+    """Return whether a column's name says that something did not succeed."""
+    return bool(_SAYS_NO.search(plain))
 
 
 def is_nothing(text: str) -> bool:

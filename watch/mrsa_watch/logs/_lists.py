@@ -39,12 +39,19 @@ def check_cells(clients: Column, locate: Callable[[int], str], path: str, option
         return
     having = [text for text in texts if separator in text or _BRACKETED.fullmatch(text)]
     row = int(np.flatnonzero(clients.codes == clients.names.index(having[0]))[0])
-    expected = ("one client in each cell (--client-separator TEXT splits a cell into its clients, "
-                "--odd-names keep takes it as one client's name)")  # fmt: skip
+    expected = (
+        "one client in each cell (--client-separator TEXT splits a cell into its clients, "
+        "--odd-names keep takes it as one client's name)"
+    )
     if options.client_separator is not None:
         fault(locate(row), expected, f"{examples(having)} after cells were split")
-    refuse(locate(row), expected, f"{examples(having)}; this splits them", path,
-           dataclasses.replace(options, client_separator=separator))  # fmt: skip
+    refuse(
+        locate(row),
+        expected,
+        f"{examples(having)}; this splits them",
+        path,
+        dataclasses.replace(options, client_separator=separator),
+    )
 
 
 def separator_of(texts: Sequence[str]) -> str | None:
@@ -76,11 +83,13 @@ def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bo
         return of_names
     if all(parse_decimal(part) is not None for part in parts):
         return True
-    forms = {skeleton(part) for part in parts}
-    if len(forms) == 1 and "#" in forms.pop():
+    forms = set(map(_form, parts))
+    if len(forms) == 1 and "#" in next(iter(forms)):
         return True
     if mark not in ";|,":
         return False
+    if mark != "," and len(forms) == 1 and not forms.isdisjoint(map(_form, names)):
+        return True
     places: dict[str, int] = {}
     moves = any(
         places.setdefault(part, place) != place for cell in cells for place, part in enumerate(cell)
@@ -89,6 +98,13 @@ def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bo
     if mark == ",":  # which names have too: "clinic, north" and "clinic, south"
         return of_names or moves or len(lengths) > 1
     return not names.isdisjoint(parts) or len(set(parts)) < len(parts) or len(lengths) > 1
+
+
+def _form(text: str) -> str:
+    """Return the form of a name: with # for numbers, a letter, or a word."""
+    if any(map(str.isdigit, text)):
+        return skeleton(text)
+    return "letter" if len(text) == 1 else "word" if text.isalpha() else text
 
 
 def split(text: str, mark: str) -> list[str]:
@@ -134,8 +150,12 @@ def split_cells(table: Table, options: Layout) -> Table:
         is_alike = np.array_equal(np.array([*map(len, parts)], np.int64)[found.codes], counts)
         if place != columns.client and not (is_alike and counts.max() > 1):
             if place == columns.weight and counts.max() > 1:
-                fault(table.path, f"as many weights in column {short(table.header[place])} as "
-                      "clients in each cell", examples(found.names))  # fmt: skip
+                fault(
+                    table.path,
+                    f"as many weights in column {short(table.header[place])} as "
+                    "clients in each cell",
+                    examples(found.names),
+                )
             return found._replace(codes=found.codes[rows])
         places: dict[Any, int] = {}
         own = [[places.setdefault(part, len(places)) for part in cell] for cell in parts]
@@ -170,10 +190,15 @@ def check_decimals(
     if likely is None:
         return
     shown = [text for text in texts if "," in text or "." in text] or texts
-    refuse(where, "numbers that can be read in one way only (--decimal comma: 1.500 is fifteen "
-           "hundred and 1,5 one and a half; --decimal point: 1,500 is fifteen hundred and 1.5 one "
-           "and a half)", f"{examples(shown)}; this may be meant", path,
-           dataclasses.replace(options, decimal=likely))  # fmt: skip
+    refuse(
+        where,
+        "numbers that can be read in one way only (--decimal comma: 1.500 is fifteen "
+        "hundred and 1,5 one and a half; --decimal point: 1,500 is fifteen hundred and 1.5 one "
+        "and a half)",
+        f"{examples(shown)}; this may be meant",
+        path,
+        dataclasses.replace(options, decimal=likely),
+    )
 
 
 def as_numbers(column: Column, options: Layout) -> Column:

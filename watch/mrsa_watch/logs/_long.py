@@ -12,8 +12,8 @@ import numpy as np
 
 from mrsa_watch._base.errors import require
 from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._json import examples
 from mrsa_watch.logs._identity import likeness, number_of
+from mrsa_watch.logs._json import examples
 from mrsa_watch.logs._names import MOST_PARTS, fault, text_of_cell
 from mrsa_watch.logs._numbers import parse_number
 from mrsa_watch.logs._order import UNORDERED, in_order, places_in, resolved
@@ -239,14 +239,15 @@ def _check_rounded(rounds: Column, locate: Callable[[int], str]) -> None:
     """Raise for rounds that lost digits: several of them may have become one."""
     for code, row in zip(*np.unique(rounds.codes, return_index=True), strict=True):
         if is_rounded(rounds.names[code]):
-            fault(locate(int(row)), "rounds with all their digits (write them as text, or as "
-                  "integers): one that lost some may be several", f"{rounds.names[code]!a}"
-                  )  # fmt: skip
+            fault(
+                locate(int(row)),
+                "rounds with all their digits (write them as text, or as "
+                "integers): one that lost some may be several",
+                f"{rounds.names[code]!a}",
+            )
 
 
-def _check_alike(
-    clients: Column, options: Layout, locate: Callable[[int], str], path: str
-) -> None:
+def _check_alike(clients: Column, options: Layout, locate: Callable[[int], str], path: str) -> None:
     """Refuse two names that may be one client's."""
     if options.alike_names != "ask":
         return
@@ -257,10 +258,14 @@ def _check_alike(
 
 def refuse_alike(name: Any, other: Any, where: str, path: str, options: Layout) -> NoReturn:
     """Refuse two names that may be one client's."""
-    refuse(where, "one way to write a client (--alike-names same: names that differ so are of one "
-           "client, the first of them; --alike-names different: of several)",
-           f"{name!a} and {other!a}", path,
-           dataclasses.replace(options, alike_names="same"))  # fmt: skip
+    refuse(
+        where,
+        "one way to write a client (--alike-names same: names that differ so are of one "
+        "client, the first of them; --alike-names different: of several)",
+        f"{name!a} and {other!a}",
+        path,
+        dataclasses.replace(options, alike_names="same"),
+    )
 
 
 _KEEP = "a client in each row (--odd-names keep takes every name as a client's)"
@@ -289,9 +294,14 @@ def _check_odd(
         return
     where = locate(min(rows[own] for own in odd.all))
     if odd.rounded:
-        refuse(where, _KEEP, f"{examples(odd.rounded)}, {NOT_WHOLE}; this takes each as one, which "
-               "is right only if no two became one", path,
-               dataclasses.replace(options, odd_names="keep"))  # fmt: skip
+        refuse(
+            where,
+            _KEEP,
+            f"{examples(odd.rounded)}, {NOT_WHOLE}; this takes each as one, which "
+            "is right only if no two became one",
+            path,
+            dataclasses.replace(options, odd_names="keep"),
+        )
     found = f"{examples(odd.all)}, {UNLIKE}"
     if len(odd.all) == len(rows):
         fault(where, _KEEP, found)

@@ -52,9 +52,9 @@ _GAPS = re.compile(r"(?<=\d)[ '’\u00a0\u202f](?=\d{3}(?!\d))")
 
 
 def decimal_number(text: str, decimal: str) -> Fraction | None:
-    """Return the number of a text whose decimal mark is a "point" or a "comma"; else `parse_number`.
+    """Return the number of a text whose decimal mark is a "point" or a "comma".
 
-    The other mark, spaces and apostrophes may group thousands.
+    The other mark, spaces and apostrophes may group thousands. Of "ask", as `parse_number`.
 
     Examples:
         >>> decimal_number("1.500,25", "comma"), decimal_number("1.500", "point")

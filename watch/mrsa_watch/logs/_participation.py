@@ -86,9 +86,13 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
     read = [_table.distinct(values) for values in columns.values()]
     read[1] = _table.clean(read[1])
     table = _columns.Table(
-        list(columns), read.__getitem__, lambda row: f"{path}:{lines[row]}", str(path), str(path),
+        list(columns),
+        read.__getitem__,
+        lambda row: f"{path}:{lines[row]}",
+        str(path),
+        str(path),
         apart=tuple(range(2, len(columns))),
-    )  # fmt: skip
+    )
     log = read_table(table, options)
     notes = [*log.notes, _NOTE, *_unlike(rounds, sources, counts)]
     if rejected:
@@ -129,9 +133,7 @@ def _told(line: bytes, where: str) -> tuple[_Source, str] | None:
     start = next((place for place in starts if place >= 0), 0)
     # not behind the start: a client may have any name
     context = "".join([context, *_CONTEXT.findall(text[:start])])
-    job, workflow = (
-        next(iter(form.findall(context)), "").strip() for form in (_JOB, _WORKFLOW)
-    )
+    job, workflow = (next(iter(form.findall(context)), "").strip() for form in (_JOB, _WORKFLOW))
     return _Source(job, workflow), text[start:]
 
 

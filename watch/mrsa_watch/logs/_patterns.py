@@ -70,13 +70,15 @@ class Patterns:
             for pattern in patterns:
                 names[pattern].append(text)
         self._counts = {
-            pattern: len(own) for pattern, own in names.items()
+            pattern: len(own)
+            for pattern, own in names.items()
             if pattern[0] != _HEX or _has_letters(own)
-        }  # fmt: skip
+        }
         usual = [
-            pattern for pattern, count in self._counts.items()
+            pattern
+            for pattern, count in self._counts.items()
             if count > 1 and 2 * count >= len(texts)
-        ]  # fmt: skip
+        ]
         self.usual = min(usual, key=self._rank, default=None)
 
     def _rank(self, pattern: Pattern) -> tuple[int, int]:
@@ -108,7 +110,7 @@ class Patterns:
         return True
 
     def is_odd_negative(self, text: str) -> bool:
-        """Return whether a name is a negative integer, as marks of nothing are, and most are not."""
+        """Return whether a name is a negative integer, as marks of nothing are; most are not."""
         is_negative = _NEGATIVE.fullmatch(text) is not None
         return is_negative and 2 * self._negative <= self._total
 
@@ -123,29 +125,37 @@ def _has_letters(texts: Sequence[str]) -> bool:
 
 # ---- Words for what is no client, where a pattern says nothing.
 
-_ROLES = frozenset({
-    "server", "aggregator", "coordinator", "controller", "admin", "administrator", "orchestrator",
-    "master", "scheduler", "broker", "superlink", "superexec", "driver", "rank",
-})  # fmt: skip
-_NO_CLIENT = frozenset({
-    "all", "total", "totals", "subtotal", "sum", "sums", "mean", "average", "averages", "avg",
-    "median", "count", "counts", "global", "overall", "combined", "aggregate", "aggregated",
-    "aggregation", "federated", "central", "centralized", "centralised", "ensemble", "baseline",
-    "everyone", "everybody", "other", "others", "self", "system", "root", "localhost", "default",
-    "dummy", "placeholder", "deleted", "removed", "anonymous", "unassigned", "summary", "result",
-    "results", "test", "tests", "eval", "evaluation", "validation", "model", "header", "footer",
-    "eof", "rows", "records", "grand", "round", "rounds", "client", "clients", "participant",
-    "participants", "user", "users", "node", "nodes", "site", "sites", "device", "devices", "party",
-    "parties", "cid", "id", "name", "no", "not", "of", "the", "available",
-})  # fmt: skip
-_COLUMNS = frozenset({
-    "seed", "epoch", "epochs", "converged", "convergence", "flag", "flags", "checkpoint", "warmup",
-    "eval", "evaluation", "evaluated", "validation", "quorum", "train", "trained", "training",
-    "config", "iter", "iteration", "iterations", "step", "steps", "batch", "fold", "attempt", "retry",
-    "retries", "phase", "stage", "mode", "split", "version", "duration", "elapsed", "note", "notes",
-    "comment", "comments", "result", "results", "stop", "stopped", "stopping", "restart",
-    "restarted", "resumed", "saved", "patience", "improved", "best", "ok", "total",
-})  # fmt: skip
+
+def _set_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_ROLES = _set_of(
+    """
+    server aggregator coordinator controller admin administrator orchestrator master scheduler
+    broker superlink superexec driver rank
+    """
+)
+_NO_CLIENT = _set_of(
+    """
+    all total totals subtotal sum sums mean average averages avg median count counts global
+    overall combined aggregate aggregated aggregation federated central centralized
+    centralised ensemble baseline everyone everybody other others self system root localhost
+    default dummy placeholder deleted removed anonymous unassigned summary result results test
+    tests eval evaluation validation model header footer eof rows records grand round rounds
+    client clients participant participants user users node nodes site sites device devices
+    party parties cid id name no not of the available
+    """
+)
+_COLUMNS = _set_of(
+    """
+    seed epoch epochs converged convergence flag flags checkpoint warmup eval evaluation
+    evaluated validation quorum train trained training config iter iteration iterations step
+    steps batch fold attempt retry retries phase stage mode split version duration elapsed
+    note notes comment comments result results stop stopped stopping restart restarted resumed
+    saved patience improved best ok total
+    """
+)
 _FLAG = re.compile(
     r"(?:is|has|was|did|had|should|num|nr|n|no_of|number_of)_.+|.+_(?:flag|ok|count|total)|"
     r"unnamed(?:_\d+)?"
@@ -181,8 +191,10 @@ def says_column(text: str, plain: str) -> bool:
 
 _EXPONENT = re.compile(r"[+-]?(\d+)(?:\.(\d*))?[eE]([+-]?\d{1,3})")
 _CUT = re.compile(r"\.{3}$|^\.{3}|…")
-_MONTH = (r"(?:jan|feb|f[ée]v|m[aä]r|mrz|apr|avr|ma[iy]|jun|juin|jul|juil|aug|ao[uû]t|sep|o[ck]t|nov|"
-          r"de[cz]|d[ée]c)[a-z]{0,6}\.?")  # fmt: skip
+_MONTH = (
+    r"(?:jan|feb|f[ée]v|m[aä]r|mrz|apr|avr|ma[iy]|jun|juin|jul|juil|aug|ao[uû]t|sep|o[ck]t|nov|"
+    r"de[cz]|d[ée]c)[a-z]{0,6}\.?"
+)
 _DATE = re.compile(  # what a spreadsheet makes of 1-2
     rf"\d{{1,2}}[-./ ]+{_MONTH}(?:[-./ ]+\d{{2,4}})?|{_MONTH}[-./ ]+\d{{1,4}}|"
     r"\d{4}-\d\d-\d\d(?:[ t]\d\d:\d\d(?::\d\d)?)?"
@@ -265,7 +277,12 @@ def odd_clients(names: Sequence[Any]) -> Odd:
 
 
 def odd_columns(names: Sequence[str], plain: Callable[[str], str]) -> Odd:
-    """Return the names of columns that wait for a decision; `plain` puts a name in small letters."""
+    """Return the names of columns that wait for a decision.
+
+    Args:
+        names: The names.
+        plain: Puts a name in small letters.
+    """
 
     def says_none(text: str) -> bool:
         own = plain(text)
@@ -273,19 +290,22 @@ def odd_columns(names: Sequence[str], plain: Callable[[str], str]) -> Odd:
 
     odd = _odd(names, says_none, of_columns=True)
     known = {*odd.all}
-    figures = [name for name in names if name not in known and (
-        _json.says(plain(name)) or _json.measures(plain(name)))]  # fmt: skip
+    figures = [
+        name
+        for name in names
+        if name not in known and (_json.says(plain(name)) or _json.measures(plain(name)))
+    ]
     return odd._replace(none=[*odd.none, *figures])
 
 
-def _odd(
-    names: Sequence[Any], says_none: Callable[[str], bool], *, of_columns: bool
-) -> Odd:
+def _odd(names: Sequence[Any], says_none: Callable[[str], bool], *, of_columns: bool) -> Odd:
     texts = {text_of_cell(name): name for name in names}
     patterns = Patterns(list(texts))
     odd = Odd([], [], [], not_whole(list(texts.values()), patterns))
     left = set(map(text_of_cell, odd.rounded))
     wrapped = _wrapped(texts)
+    words = collections.Counter(word for text in texts for word in set(_words_of(text)))
+    usual = {word for word, count in words.items() if 2 * count > len(texts) and count > 1}
     for text, name in texts.items():
         if text in left:
             continue
@@ -293,7 +313,11 @@ def _odd(
             odd.rounded.append(name)
         elif names_nobody(text) or patterns.is_odd_negative(text):
             odd.missing.append(name)
-        elif says_none(text) and not _is_numbered(text, patterns):
+        elif (
+            says_none(text)
+            and not _is_numbered(text, patterns)
+            and (of_columns or usual.isdisjoint(_words_of(text)))
+        ):
             odd.none.append(name)
         elif patterns.is_odd(text, of_columns=of_columns):
             odd.unlike.append(name)
@@ -303,8 +327,11 @@ def _odd(
 def _wrapped(texts: Collection[str]) -> set[str]:
     """Return negative integers that are other names in too few bits."""
     negative = [text for text in texts if re.fullmatch(r"-\d{1,19}", text)]
-    return {text for text in negative
-            if str(int(text) + 2**32) in texts or str(int(text) + 2**64) in texts}  # fmt: skip
+    return {
+        text
+        for text in negative
+        if str(int(text) + 2**32) in texts or str(int(text) + 2**64) in texts
+    }
 
 
 def _is_numbered(text: str, patterns: Patterns) -> bool:

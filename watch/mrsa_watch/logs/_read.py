@@ -58,9 +58,12 @@ def read_log(
 
     The participation log that `mrsa_watch.Recorder` writes needs no settings. It also has noise and
     clip (`noise`, `clip` and `aggregation` of the result; `notes` lists repetitions and lines that
-    a crash cut short). Its sums are ordered by run, round and sum. Other JSON Lines are a long
-    table: each object is a row, and its keys are columns. Of NVFlare's server log, text or JSON,
-    the lines count by which its aggregator accepted a contribution.
+    a crash cut short). Its sums are ordered by run, round and sum. Other JSON (an object a line, an
+    array, or the one list in an object) is a long table: each object is a row, and its keys are
+    columns. An object may be a round that lists its clients, `{"round": 1, "clients": ["a", "b"]}`,
+    with lists of the same length beside it, or that maps each to a value. Of NVFlare's server log,
+    text or JSON, the lines count by which its aggregator accepted a contribution; jobs, workflows
+    and starts of a round are separate sums.
 
     A table has one of two layouts. *Long*: a row for each client in each sum, under a header that
     names a round and a client column (usual names such as `server_round` or `cid` are known; name
@@ -77,9 +80,15 @@ def read_log(
     their names and values; check it. Separate sums never look safer than their sum, so
     `sum_columns` and `restarts="new"` err on the safe side.
 
+    The same holds for a name that may be no client (the server, a missing value, a name unlike
+    most), or another's (in other case, with another dash or port), an identifier that lost digits,
+    a number with two conventions, and a cell with several clients. Leaving out what is no client
+    never makes others look safer.
+
     Args:
-        path: JSON Lines, NVFlare's log or CSV (comma, semicolon, tab, bar or spaces), each also
-            packed by gzip; Parquet, NPY or NPZ. Or a table of pandas: a row for each client in each
+        path: JSON, NVFlare's log or CSV (comma, semicolon, tab, bar or spaces), in UTF-8 or UTF-16,
+            each also packed by gzip, bzip2, xz or (with pyarrow) zstd; Parquet, NPY or NPZ. Lines
+            of comment begin with #. Or a table of pandas: a row for each client in each
             sum, or a column for each client and the rounds as the index, as a cross table has;
             levels of the index that have names count as columns. The files of such a table's
             `to_csv` and `to_parquet` are read alike, with its index and without.
@@ -92,7 +101,9 @@ def read_log(
         weight_column: Name of the column with each client's weight in the sum; `weight` is known,
             others (`num_examples`) are used only if named. Decimal fractions are exact.
         round_order: `"sorted"` by the round's number or name (round-9 before round-10), or as in
-            the `"file"`.
+            the `"file"`. `"auto"` sorts them if all names show their order: numbers, dates, ISO
+            times (by instant), ordered categories, one text with a number in it. Otherwise they
+            have that of the file, and `is_ordered` of the result is False.
         array: Which array of an NPZ archive that holds several.
         memory_bytes: Most memory of the history as a dense matrix: one byte per entry, eight with
             weights. A text may be as long, or of 256 MiB.
@@ -109,6 +120,14 @@ def read_log(
             some clients train only some coordinates; an empty value is a sum of whole updates. Each
             part is then evaluated by itself (`ParticipationLog.by_part`), so it must not
             distinguish sums of one vector: use `sum_columns` for those.
+        alike_names: Meaning of clients' names that are alike, such as Site-1 and site-1: `"same"`,
+            one client, by its first name; `"different"`, several; `"ask"` refuses them.
+        odd_names: `"keep"` takes every name for a client's, and every identifier for a whole one;
+            `"ask"` refuses names unlike most, and identifiers that lost digits.
+        decimal: The decimal mark of weights such as 1.500 in a file of semicolons, or 1,500:
+            `"point"` or `"comma"`, of which the other groups thousands; `"ask"` refuses them.
+        client_separator: Text between the clients of one cell, such as `";"` in 3;5. Each client is
+            then a row. None: a cell holds one client.
 
     Returns:
         The history with its names.
@@ -118,7 +137,8 @@ def read_log(
             quote that its line does not close, a weight or entry that is NaN, negative or no
             number, a client twice in a round, names that may be one (1, 01 and 1.0), a round that
             is no number where most are, an empty file; for columns or restarts that need a
-            decision; or for a history that needs more memory than allowed.
+            decision; for names, numbers or cells that can be read in two ways; or for a history
+            that needs more memory than allowed.
         DataNotFoundError: If there is no such file.
 
     Examples:
@@ -133,11 +153,14 @@ def read_log(
     Cost: a million rows take about two seconds.
     """
     for name, value, known in (
-        ("format", format, FormatName), ("layout", layout, LayoutName),
-        ("round_order", round_order, OrderName), ("restarts", restarts, RestartsName),
-        ("alike_names", alike_names, AlikeName), ("odd_names", odd_names, OddName),
+        ("format", format, FormatName),
+        ("layout", layout, LayoutName),
+        ("round_order", round_order, OrderName),
+        ("restarts", restarts, RestartsName),
+        ("alike_names", alike_names, AlikeName),
+        ("odd_names", odd_names, OddName),
         ("decimal", decimal, DecimalName),
-    ):  # fmt: skip
+    ):
         what = "a known format" if name == "format" else "a known name"
         check_known(value, name, typing.get_args(known), what)
     require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)

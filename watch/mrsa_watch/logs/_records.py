@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from mrsa_watch.logs._columns import CLIENT_NAMES, ROUND_NAMES, plain_name
 from mrsa_watch.logs._command import refuse
@@ -24,7 +24,9 @@ Record = tuple[str, dict[str, Any]]
 """The place of an object, and the object."""
 _MOST_DOCUMENT = 2**26  # bytes of one object that is not on one line: all of it is held at once
 _VALUE = "value"  # the column of what a mapping has for each client
-_WHO = r"(?:clients?|cids?|users?|nodes?|participants?|part(?:y|ies)|sites?|devices?|collaborators?)"
+_WHO = (
+    r"(?:clients?|cids?|users?|nodes?|participants?|part(?:y|ies)|sites?|devices?|collaborators?)"
+)
 _MEMBERS = re.compile(
     rf"(?:(?:aggregated|participating|participated|contributing|completed|responding|responded|"
     rf"successful|surviving|reporting|received|included|accepted|trained|fit|all|round)_)?{_WHO}"
@@ -35,7 +37,9 @@ _OTHERS = re.compile(
     r"test|valid|pending|waiting|target|assigned|scheduled|reject|timeout|timed|straggl|miss|skip|"
     r"cancel|abort"
 )
-_LOST = re.compile(r"drop|fail|lost|exclu|offline|reject|timeout|timed|straggl|miss|skip|cancel|abort")
+_LOST = re.compile(
+    r"drop|fail|lost|exclu|offline|reject|timeout|timed|straggl|miss|skip|cancel|abort"
+)
 
 
 def is_document(data: bytes) -> bool:
@@ -65,8 +69,11 @@ def records_of(data: bytes, path: str, number: Callable[[str], Any]) -> Iterator
         yield from _numbered(load_items(text.lstrip(), path, number), path)
         return
     if len(data) > _MOST_DOCUMENT:
-        fault(path, f"an object a line, or one object of at most {_MOST_DOCUMENT} bytes",
-              f"{len(data)} bytes")  # fmt: skip
+        fault(
+            path,
+            f"an object a line, or one object of at most {_MOST_DOCUMENT} bytes",
+            f"{len(data)} bytes",
+        )
     found = load_value(text, path, number)
     inner = _records_in(found, path) if isinstance(found, dict) else None
     yield from _numbered([found] if inner is None else inner, path)
@@ -81,8 +88,10 @@ def _numbered(items: Iterable[Any], path: str) -> Iterator[Record]:
 
 def _records_in(found: Mapping[str, Any], path: str) -> list[dict[str, Any]] | None:
     """Return the records that one object holds; None where it is a record itself."""
-    if any(plain_name(key) in ROUND_NAMES and not isinstance(value, list)
-           for key, value in found.items()):  # fmt: skip
+    if any(
+        plain_name(key) in ROUND_NAMES and not isinstance(value, list)
+        for key, value in found.items()
+    ):
         return None
     lists = {key: value for key, value in found.items() if isinstance(value, list) and value}
     of_objects = [key for key, own in lists.items() if all(isinstance(one, dict) for one in own)]
@@ -156,8 +165,10 @@ def _lists_in(records: Callable[[], Iterator[Record]]) -> dict[str, _List]:
             is_members = plain in CLIENT_NAMES or bool(_MEMBERS.fullmatch(plain))
             if isinstance(value, dict) and not is_members:
                 continue
-            if isinstance(value, list) and not is_members and any(
-                isinstance(one, list | dict) for one in value
+            if (
+                isinstance(value, list)
+                and not is_members
+                and any(isinstance(one, list | dict) for one in value)
             ):
                 continue
             own = found.setdefault(key, _List())
@@ -187,11 +198,19 @@ def _members_among(found: Mapping[str, _List], options: Layout, path: str) -> st
     rest = members or [key for key in found if found[key].is_of_clients]
     if not rest:
         return None
-    likely = min(rest, key=lambda key: bool(_LOST.search(plain[key])))
-    refuse(path, "one list of the clients in each sum (--client-column NAME)",
-           "lists " + ", ".join(map(short, rest)) + ", which may be of other clients; this takes "
-           "all that the first names as in the sum", path,
-           dataclasses.replace(options, client_column=likely))  # fmt: skip
+    return _refuse_lists(rest, options, path)
+
+
+def _refuse_lists(keys: Sequence[str], options: Layout, path: str) -> NoReturn:
+    """Refuse lists of which none says that its clients are in the sum."""
+    likely = min(keys, key=lambda key: bool(_LOST.search(plain_name(key))))
+    told = ", ".join(map(short, keys))
+    expected = "one list of the clients in each sum (--client-column NAME)"
+    found = (
+        f"lists {told}, which may be of other clients; this takes all of {short(likely)} for the "
+        "clients in the sum, which is right only if none of them was lost"
+    )
+    refuse(path, expected, found, path, dataclasses.replace(options, client_column=likely))
 
 
 def _rows(
@@ -201,8 +220,9 @@ def _rows(
     for place, fields in records():
         value = fields.get(key)
         if value is not None and not isinstance(value, list | dict):
-            fault(place, f"plain values in column {short(key)}, or a list in each record",
-                  repr(value))  # fmt: skip
+            fault(
+                place, f"plain values in column {short(key)}, or a list in each record", repr(value)
+            )
         if value is None:
             yield place, fields  # of which the clients are missing
             continue

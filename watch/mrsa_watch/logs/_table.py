@@ -177,9 +177,7 @@ def whole(names: list[Any], below: int) -> list[Any]:
     floats = [name for name in names if isinstance(name, float)]
     if not floats or not all(name == name and name.is_integer() for name in floats):
         return names
-    return [
-        int(name) if isinstance(name, float) and abs(name) < below else name for name in names
-    ]
+    return [int(name) if isinstance(name, float) and abs(name) < below else name for name in names]
 
 
 def dense(
@@ -219,7 +217,6 @@ def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None
     Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names that differ
     in marks that nobody sees, are not taken for several without the user's word.
     """
-    used, first = np.unique(column.codes, return_index=True)
     alike = next(alike_names(column), None)
     if alike is not None:
         fault_alike(alike.name, alike.other, kind, locate(alike.row))

@@ -14,9 +14,11 @@ LEAST_BYTES = 2**28  # that a text may have where less memory is allowed for the
 _START_BYTES = 2**16  # by which a format is recognised
 _FEW_BYTES = 200  # by which an encoding is
 _MARKS = {  # of other encodings
-    b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16",
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
-}  # fmt: skip
+}
 # A contribution in NVFlare's log, or the time with which a line of it begins.
 _NVFLARE = re.compile(
     rb" (?:ACCEPTED|REJECTED) by the aggregator at round \d"

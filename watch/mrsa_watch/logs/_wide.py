@@ -24,9 +24,9 @@ from mrsa_watch.logs._columns import (
 )
 from mrsa_watch.logs._command import refuse
 from mrsa_watch.logs._json import examples, short
+from mrsa_watch.logs._lists import check_decimals
 from mrsa_watch.logs._long import NOT_WHOLE, UNLIKE, refuse_alike
 from mrsa_watch.logs._names import fault, text_of_cell
-from mrsa_watch.logs._lists import check_decimals
 from mrsa_watch.logs._numbers import decimal_number, parse_number
 from mrsa_watch.logs._order import UNORDERED, in_order, resolved
 from mrsa_watch.logs._patterns import Odd, odd_columns
@@ -88,31 +88,34 @@ def wide_columns(
     column = Column(np.arange(len(kept)), [names[place] for place in kept])
     if options.alike_names == "ask":
         for alike in alike_names(column):
-            place = f"{path}, column {alike.name!a}"
-            refuse_alike(alike.name, alike.other, place, path, options)
+            refuse_alike(alike.name, alike.other, f"{path}, column {alike.name!a}", path, options)
     codes = column.codes if options.alike_names == "different" else merged(column).codes
     first, client_of = np.unique(codes, return_inverse=True)
     return Wide(rounds, kept, [kept[i] for i in first], client_of.tolist())
 
 
-def _check_odd(
-    names: Sequence[str], options: Layout, where: str, path: str, rule: str
-) -> None:
+def _check_odd(names: Sequence[str], options: Layout, where: str, path: str, rule: str) -> None:
     """Refuse columns of what may be no client, or of identifiers that may be several."""
     odd = _odd(names, options)
     expected = f"{rule} (--ignore-columns leaves one out; --odd-names keep takes all as clients)"
     if odd.rounded:
-        refuse(where, expected, f"{examples(odd.rounded)}, {NOT_WHOLE}; this takes each as one, "
-               "which is right only if no two became one", path,
-               dataclasses.replace(options, odd_names="keep"))  # fmt: skip
+        refuse(
+            where,
+            expected,
+            f"{examples(odd.rounded)}, {NOT_WHOLE}; this takes each as one, "
+            "which is right only if no two became one",
+            path,
+            dataclasses.replace(options, odd_names="keep"),
+        )
     if not odd.all:
         return
     shown = ", ".join(map(short, odd.all[:8])) + (", ..." if len(odd.all) > 8 else "")
     found = f"a column{'s' if len(odd.all) > 1 else ''} {shown}, {UNLIKE}"
     if set(odd.all) >= set(names):
         fault(where, expected, found)
-    refuse(where, expected, f"{found}; this leaves out what is none", path,
-           _ignoring(options, odd.all))  # fmt: skip
+    refuse(
+        where, expected, f"{found}; this leaves out what is none", path, _ignoring(options, odd.all)
+    )
 
 
 def _odd(names: Sequence[str], options: Layout) -> Odd:
@@ -178,8 +181,11 @@ def _of_clients(array: np.ndarray, wide: Wide, path: str, names: Sequence[str]) 
     for column, client in zip(array.T, wide.client_of, strict=True):
         twice = np.flatnonzero((merged_array[:, client] != 0) & (column != 0))
         if twice.size:
-            fault(f"{path}: row {twice[0]}", "each client once in a round",
-                  f"client {short(names[client])} in two columns")  # fmt: skip
+            fault(
+                f"{path}: row {twice[0]}",
+                "each client once in a round",
+                f"client {short(names[client])} in two columns",
+            )
         merged_array[:, client] = np.where(column != 0, column, merged_array[:, client])
     return merged_array
 
@@ -223,9 +229,12 @@ def _check_sides(
         return all(_OF_ROUNDS.fullmatch(text_of_cell(name).casefold()) for name in names)
 
     if are_rounds(clients) and not are_rounds(rounds) and any(isinstance(r, str) for r in rounds):
-        fault(locate(0), "a row for each round and a column for each client (transpose the table; "
-              "--layout matrix takes it as it is)",
-              f"a row {rounds[0]!a:.60} and a column {clients[0]!a:.60}")  # fmt: skip
+        fault(
+            locate(0),
+            "a row for each round and a column for each client (transpose the table; "
+            "--layout matrix takes it as it is)",
+            f"a row {rounds[0]!a:.60} and a column {clients[0]!a:.60}",
+        )
 
 
 def read_wide(table: Table, options: Layout) -> ParticipationLog:
