@@ -43,6 +43,7 @@ import shlex
 import sys
 import unicodedata
 import urllib.parse
+import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -195,7 +196,8 @@ def alike_client(name: str) -> Any:
     """
     name = html.unescape(urllib.parse.unquote(name))
     if "\\" in name and name.isascii():
-        with contextlib.suppress(UnicodeDecodeError):
+        with contextlib.suppress(UnicodeDecodeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of codes that are none
             name = name.encode().decode("unicode_escape")
     if not name.isascii() or not name.isprintable():
         name = latin(name)
@@ -214,9 +216,12 @@ def alike_client(name: str) -> Any:
         digits = re.sub("[^0-9a-f]", "", name.removeprefix("urn:uuid:").removeprefix("0x"))
         if len(digits) >= 12:
             return digits
-    address = BY_NUMBER.fullmatch(name) or BY_HOST.fullmatch(name)
-    name = address[1] if address else name
     name = re.sub(r"[\s_\-]+", "-", name).strip("-") or name
+    number, host = BY_NUMBER.fullmatch(name), BY_HOST.fullmatch(name)
+    if number:
+        name = number[1]
+    elif host:
+        name = re.sub(r"(?<=\d)\.0+$", "", host[1])
     return re.sub(r"(?<![\d.])0+(?=\d)", "", name).translate(str.maketrans("01", "ol"))
 
 

@@ -165,7 +165,7 @@ def _without_comments(text: _Text) -> _Text:
     """Return a text from its header on, with its delimiter.
 
     Left out are a line in which a spreadsheet states the delimiter, and lines that begin with #,
-    but for names of columns in the last of them above numbers, as `numpy.savetxt` writes them.
+    except names of columns in the last of them above numbers, as `numpy.savetxt` writes them.
     """
     stated, names, number, rest = None, "", text.number, text.data
     while rest:

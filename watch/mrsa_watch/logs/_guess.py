@@ -95,7 +95,8 @@ def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
     may_weigh = np.nanmin(values, initial=0) >= 0 and np.isnan(values).sum() == len(nothing)
     if _json.says_weight(plain) and may_weigh and len(nothing) < len(values):
         return Guess("weight_column", nothing, is_not=True)
-    if are_weights and _are_normalised(values[column.codes], rows):
+    is_fraction = any(value is not None and not value.is_integer() for value in numbers)
+    if are_weights and is_fraction and _are_normalised(values[column.codes], rows):
         return Guess("weight_column")
     is_said = _json.says_sum(plain) and not _json.says(plain)
     good = None if is_said and are_weights else _json.good_texts(plain, column.names)
@@ -103,7 +104,6 @@ def _of_rows(plain: str, column: Column, rows: Rows) -> Guess:
         return Guess("sum_columns")  # from which all sums follow that may be meant
     if good is not None:
         return Guess("where", tuple(good))
-    is_fraction = any(value is not None and not value.is_integer() for value in numbers)
     split = joined([rows.sums, column.codes])
     repeats = len(np.unique(split)) < len(split)
     is_each_alone = len(column.names) == len(column.codes)

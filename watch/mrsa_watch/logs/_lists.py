@@ -88,7 +88,8 @@ def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bo
         return True
     if mark not in ";|,":
         return False
-    if mark != "," and len(forms) == 1 and not forms.isdisjoint(map(_form, names)):
+    is_of_form = len(forms) == 1 and not forms.isdisjoint(map(_form, names))
+    if is_of_form and (mark != "," or "letter" in forms):
         return True
     places: dict[str, int] = {}
     moves = any(
