@@ -31,6 +31,14 @@ CLIENT_NAMES = ("client", "client_id", "cid", "client_idx", "client_index", "cli
 WEIGHT_NAMES = ("weight", "weights")
 UNNAMED = ("round", "client", "weight")
 """Names of the columns of a long table without a header, in this order."""
+_WHO = (
+    r"(?:clients?|cids?|users?|nodes?|participants?|part(?:y|ies)|sites?|devices?|collaborators?)"
+)
+_MEMBERS = re.compile(
+    rf"(?:(?:aggregated|participating|participated|contributing|completed|responding|responded|"
+    rf"successful|surviving|reporting|received|included|accepted|trained|fit|all|round)_)?{_WHO}"
+    r"(?:_(?:ids?|names?|list))?|participating|contributors|responders|survivors|members"
+)
 INDEX_NAMES = ("", "index", "unnamed_0", "__index_level_0__", *ROUND_NAMES)
 _SOURCE = re.compile(r"^(?:params|tags|metrics)_(?=.)")  # before MLflow's names
 
@@ -199,6 +207,11 @@ def plain_name(name: str) -> str:
     """Return a name in small letters, its words joined by underscores."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
     return _SOURCE.sub("", re.sub(r"[\s.\-/:]+", "_", words.lower()), count=1)
+
+
+def is_members(plain: str) -> bool:
+    """Return whether a name in small letters is of the clients in a sum, one or several."""
+    return plain in CLIENT_NAMES or _MEMBERS.fullmatch(plain) is not None
 
 
 class Chosen(NamedTuple):

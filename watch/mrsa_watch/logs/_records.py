@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from mrsa_watch.logs._columns import CLIENT_NAMES, ROUND_NAMES, plain_name
+from mrsa_watch.logs._columns import CLIENT_NAMES, ROUND_NAMES, is_members, plain_name
 from mrsa_watch.logs._command import refuse
 from mrsa_watch.logs._json import load_items, load_object, load_value, short
 from mrsa_watch.logs._names import fault
@@ -23,15 +23,8 @@ from mrsa_watch.logs._text import lines_of
 Record = tuple[str, dict[str, Any]]
 """The place of an object, and the object."""
 _MOST_DOCUMENT = 2**26  # bytes of one object that is not on one line: all of it is held at once
+_MOST_PLAIN = 100  # objects without a list, after which none is looked for
 _VALUE = "value"  # the column of what a mapping has for each client
-_WHO = (
-    r"(?:clients?|cids?|users?|nodes?|participants?|part(?:y|ies)|sites?|devices?|collaborators?)"
-)
-_MEMBERS = re.compile(
-    rf"(?:(?:aggregated|participating|participated|contributing|completed|responding|responded|"
-    rf"successful|surviving|reporting|received|included|accepted|trained|fit|all|round)_)?{_WHO}"
-    r"(?:_(?:ids?|names?|list))?|participating|contributors|responders|survivors|members"
-)
 _OTHERS = re.compile(
     r"select|sampl|invit|asked|avail|online|candidate|eligible|drop|fail|lost|exclu|offline|eval|"
     r"test|valid|pending|waiting|target|assigned|scheduled|reject|timeout|timed|straggl|miss|skip|"
@@ -157,22 +150,24 @@ def _lists_in(records: Callable[[], Iterator[Record]]) -> dict[str, _List]:
     seen: dict[str, int] = {}
     count = 0
     for _, fields in records():
+        if count == _MOST_PLAIN and not found:
+            return {}
         count += 1
         nested = {key: value for key, value in fields.items() if isinstance(value, list | dict)}
         lengths = {len(value) for key, value in nested.items() if isinstance(value, list)}
         for key, value in nested.items():
             plain = plain_name(key)
-            is_members = plain in CLIENT_NAMES or bool(_MEMBERS.fullmatch(plain))
-            if isinstance(value, dict) and not is_members:
+            has_members = is_members(plain)
+            if isinstance(value, dict) and not has_members:
                 continue
             if (
                 isinstance(value, list)
-                and not is_members
+                and not has_members
                 and any(isinstance(one, list | dict) for one in value)
             ):
                 continue
             own = found.setdefault(key, _List())
-            own.is_of_clients |= is_members or bool(_OTHERS.search(plain))
+            own.is_of_clients |= has_members or bool(_OTHERS.search(plain))
             own.is_parallel &= len(lengths) == 1
             own.has_names |= isinstance(value, list) and any(
                 isinstance(one, dict) and _has_name(one) for one in value
@@ -192,7 +187,7 @@ def _members_among(found: Mapping[str, _List], options: Layout, path: str) -> st
     if options.client_column is not None:
         return options.client_column if options.client_column in found else None
     plain = {key: plain_name(key) for key in found}
-    members = [key for key in found if plain[key] in CLIENT_NAMES or _MEMBERS.fullmatch(plain[key])]
+    members = [key for key in found if is_members(plain[key])]
     if len(members) == 1:
         return members[0]
     rest = members or [key for key in found if found[key].is_of_clients]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mrsa_watch.logs._columns import (
     Table,
     check_ignored,
     header_fault,
+    is_members,
     place_of,
     plain_name,
     refuse_choices,
@@ -249,7 +250,7 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
         rounds, clients, odd = _kinds(table, options)
         foreign = [place for place in odd if not _is_binary(table, place)]
         if len(clients) < 2 or (rounds is None and foreign):
-            header_fault(table.head, table.header)
+            _refuse_header(table, options)
     wide = wide_columns(table.header, options, table.head, table.path)
     if options.layout == "matrix":
         read = [table.column(place) for place in wide.clients]
@@ -271,6 +272,20 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
     rounds_ = table.column(wide.rounds)
     assert rounds_ is not None  # text is plain
     return with_rounds(log, clean(rounds_), options, table.locate)
+
+
+def _refuse_header(table: Table, options: Layout) -> NoReturn:
+    """Refuse a header without a round and a client: a column of clients may have a list in each."""
+    plural = [name.strip() for name in table.header if is_members(plain_name(name))]
+    if len(plural) == 1 and options.client_column is None:
+        refuse(
+            table.head,
+            "a header with a round and a client column (--client-column NAME)",
+            f"a column {short(plural[0])}; this takes it",
+            table.path,
+            dataclasses.replace(options, client_column=plural[0]),
+        )
+    header_fault(table.head, table.header)
 
 
 def _kinds(table: Table, options: Layout) -> tuple[int | None, list[int], list[int]]:
