@@ -23,6 +23,7 @@ from mrsa_watch.logs._text import lines_of
 Record = tuple[str, dict[str, Any]]
 """The place of an object, and the object."""
 _MOST_DOCUMENT = 2**26  # bytes of one object that is not on one line: all of it is held at once
+_TORN = b"#torn"
 _MOST_PLAIN = 100  # objects without a list, after which none is looked for
 _VALUE = "value"  # the column of what a mapping has for each client
 _OTHERS = re.compile(
@@ -39,6 +40,8 @@ def is_document(data: bytes) -> bool:
     """Return whether JSON is one array, or one object that is not on one line."""
     start = data.lstrip()
     first = start.split(b"\n", 1)[0].strip()
+    if first.endswith(_TORN):  # of this package's log
+        return False
     if start.startswith(b"[") or first == b"{":
         return True
     is_cut = first.startswith(b"{") and not first.endswith(b"}")
