@@ -17,7 +17,15 @@ MOST_LINE_BYTES = 2**27
 
 
 def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the JSON object of a line, or raise naming the place.
+    """Return the JSON object of a line, as `load_value` does."""
+    found = load_value(line, where, number)
+    if not isinstance(found, dict):
+        fault(where, "a JSON object", shown(found))
+    return found
+
+
+def load_value(line: bytes, where: str, number: Callable[[str], Any]) -> Any:
+    """Return the JSON value of a line, or raise naming the place.
 
     Args:
         line: Its bytes.
@@ -27,10 +35,7 @@ def load_object(line: bytes, where: str, number: Callable[[str], Any]) -> dict[s
     if len(line) > MOST_LINE_BYTES:
         fault(where, f"a line of at most {MOST_LINE_BYTES} bytes", f"{len(line)} bytes")
     with decoding(where, line):
-        found = _decoder(number).decode(line.decode())
-    if not isinstance(found, dict):
-        fault(where, "a JSON object", shown(found))
-    return found
+        return _decoder(number).decode(line.decode())
 
 
 def load_items(text: str, where: str, number: Callable[[str], Any]) -> Iterator[Any]:
@@ -51,12 +56,6 @@ def load_items(text: str, where: str, number: Callable[[str], Any]) -> Iterator[
     rest = text[start + 1 :].strip()
     if rest:
         fault(where, "one JSON array", f"{rest[:60]!r} behind it")
-
-
-def load_value(text: str, where: str, number: Callable[[str], Any]) -> Any:
-    """Return the JSON value that a whole text is, or raise naming the place."""
-    with decoding(where, text[:60].encode(errors="replace")):
-        return _decoder(number).decode(text)
 
 
 def _after(text: str, start: int, mark: str, where: str) -> int:

@@ -91,6 +91,8 @@ def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bo
     is_of_form = len(forms) == 1 and not forms.isdisjoint(map(_form, names))
     if is_of_form and (mark != "," or "letter" in forms):
         return True
+    if len(forms) == 1 and len(cells) == len(names) > 1 and mark != ",":
+        return True
     places: dict[str, int] = {}
     moves = any(
         places.setdefault(part, place) != place for cell in cells for place, part in enumerate(cell)

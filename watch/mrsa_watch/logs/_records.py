@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from mrsa_watch.logs._columns import CLIENT_NAMES, ROUND_NAMES, is_members, plain_name
 from mrsa_watch.logs._command import refuse
-from mrsa_watch.logs._json import load_items, load_object, load_value, short
+from mrsa_watch.logs._json import decoding, load_items, load_object, load_value, short
 from mrsa_watch.logs._names import fault
 from mrsa_watch.logs._patterns import skeleton
 from mrsa_watch.logs._table import Layout
@@ -57,12 +57,10 @@ def records_of(data: bytes, path: str, number: Callable[[str], Any]) -> Iterator
             inner = _records_in(fields, path) if len(data.strip()) == len(line.strip()) else None
             yield from _numbered(inner, path) if inner is not None else [(f"{path}:{n}", fields)]
         return
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        fault(path, "UTF-8 text", repr(data[error.start : error.start + 60])[1:])
-    if text.lstrip().startswith("["):
-        yield from _numbered(load_items(text.lstrip(), path, number), path)
+    if data.lstrip().startswith(b"["):
+        with decoding(path, data):
+            text = data.decode().lstrip()
+        yield from _numbered(load_items(text, path, number), path)
         return
     if len(data) > _MOST_DOCUMENT:
         fault(
@@ -70,7 +68,7 @@ def records_of(data: bytes, path: str, number: Callable[[str], Any]) -> Iterator
             f"an object a line, or one object of at most {_MOST_DOCUMENT} bytes",
             f"{len(data)} bytes",
         )
-    found = load_value(text, path, number)
+    found = load_value(data, path, number)
     inner = _records_in(found, path) if isinstance(found, dict) else None
     yield from _numbered([found] if inner is None else inner, path)
 

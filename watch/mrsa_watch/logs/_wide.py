@@ -276,8 +276,12 @@ def read_wide(table: Table, options: Layout) -> ParticipationLog:
 
 def _refuse_header(table: Table, options: Layout) -> NoReturn:
     """Refuse a header without a round and a client: a column of clients may have a list in each."""
-    plural = [name.strip() for name in table.header if is_members(plain_name(name))]
-    if len(plural) == 1 and options.client_column is None:
+    plain = {name.strip(): plain_name(name) for name in table.header}
+    plural = [name for name, own in plain.items() if is_members(own) and own not in CLIENT_NAMES]
+    has_rounds = options.round_column is not None or any(
+        own in ROUND_NAMES for own in plain.values()
+    )
+    if len(plural) == 1 and has_rounds and options.client_column is None:
         refuse(
             table.head,
             "a header with a round and a client column (--client-column NAME)",
