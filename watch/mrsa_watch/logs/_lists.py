@@ -91,7 +91,7 @@ def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bo
     is_of_form = len(forms) == 1 and not forms.isdisjoint(map(_form, names))
     if is_of_form and (mark != "," or "letter" in forms):
         return True
-    if len(forms) == 1 and len(cells) == len(names) > 1 and mark != ",":
+    if len(forms) == 1 and len(cells) == len(names) > 1 and (mark != "," or "letter" in forms):
         return True
     places: dict[str, int] = {}
     moves = any(

@@ -57,7 +57,7 @@ def first_return(sums: np.ndarray, clients: np.ndarray) -> int | None:
     """Return the first row of a sum that comes again after others; None if none does.
 
     None too where the file is not in the order of its sums: where fewer neighbours share their sum
-    than their client, or not half as many as could.
+    than their client, or not half as many as could; and sums do not ascend either.
     """
     starts = np.flatnonzero(np.r_[True, sums[1:] != sums[:-1]])[: len(sums)]
     _, first = np.unique(sums[starts], return_index=True)
@@ -67,7 +67,14 @@ def first_return(sums: np.ndarray, clients: np.ndarray) -> int | None:
     of_one_client = int((clients[1:] == clients[:-1]).sum())
     is_grouped = 0 < alike >= of_one_client and 2 * alike >= len(sums) - len(first)
     again = np.setdiff1d(np.arange(len(starts)), first)
-    return int(starts[again[0]]) if is_grouped else None
+    return int(starts[again[0]]) if is_grouped or _starts_anew(sums, clients) else None
+
+
+def _starts_anew(sums: np.ndarray, clients: np.ndarray) -> bool:
+    """Return whether sums ascend except at few rows, in a file that is not sorted by clients."""
+    falls = int((sums[1:] < sums[:-1]).sum())
+    blocks = 1 + int((clients[1:] != clients[:-1]).sum())
+    return 0 < 4 * falls <= len(sums) and blocks > len(np.unique(clients))
 
 
 def runs_of(sums: np.ndarray, clients: np.ndarray, parts: np.ndarray) -> np.ndarray:
