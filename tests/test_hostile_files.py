@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import csv
 import gzip
 import inspect
 import io
 import json
+import lzma
 import pathlib
 import resource
 import struct
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from mrsa_jax import ConfigurationError, MrsaError
@@ -344,6 +347,14 @@ def test_no_file_unpacks_to_more_than_is_allowed(tmp_path: pathlib.Path) -> None
         else:
             with pytest.raises(ValueError, match="more than 1000000 bytes when unpacked"):
                 read_bytes(path, 10**6)
+    for pack in (bz2.compress, lzma.compress, lambda data: pa.compress(data, "zstd", asbytes=True)):
+        for size in (10**6, 10**7):
+            path.write_bytes(pack(b"0" * size))
+            if size <= 10**6:
+                assert len(read_bytes(path, 10**6)) == size
+            else:
+                with pytest.raises(ValueError, match="more than 1000000 bytes when unpacked"):
+                    read_bytes(path, 10**6)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     path.write_bytes(_npz(P_dot_npy=_npy(np.zeros((2**13, 2**13), np.uint8))))
     with pytest.raises(ConfigurationError, match="`memory_bytes` must hold"):
