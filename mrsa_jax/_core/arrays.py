@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import dtypes, lax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Bool, Int32
+from jaxtyping import Array, Bool, Float, Int32
 
 from mrsa_jax._core.device import is_traced, platform
 from mrsa_jax._core.pictures import with_picture
@@ -213,6 +213,11 @@ def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray
 
 
 # ---- The members of rounds in slots: shapes that do not change with how many were asked.
+
+
+def are_finite(updates: Float[Array, "updates dim"]) -> Bool[Array, " updates"]:
+    """Return which updates have neither NaN nor infinite entries."""
+    return jnp.all(jnp.isfinite(updates), axis=1)
 
 
 def padded_slots(

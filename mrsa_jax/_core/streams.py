@@ -44,6 +44,7 @@ class Stream(enum.IntEnum):
     STEPS = 9
     DRIFT = 10
     NOISE = 11
+    SERVER = 12
 
 
 Seed: TypeAlias = int | np.integer | Integer[Array, ""] | Key[Array, ""]
@@ -100,6 +101,36 @@ def trial_key(key: Key[Array, ""], trial: int | Array) -> Key[Array, ""]:
 def round_key(key: Key[Array, ""], round_index: int | Array, stream: Stream) -> Key[Array, ""]:
     """Return the key of one stream of one round of a trial."""
     return fold(key, round_index, int(stream))
+
+
+def with_own_keys(state: Any, key: Key[Array, ""]) -> Any:
+    """Return a state whose random keys are folded with another key; all else stays as it is.
+
+    An optimizer of optax begins with the key that it was made with, the same for every client,
+    round and seed.
+
+    Args:
+        state: A pytree. Its keys are typed ones, and pairs or fours of words, as `PRNGKey` gives.
+        key: From which the new keys differ with every other.
+    """
+    words = jax.random.key_data(key).reshape(-1)
+
+    def folded(leaf: Any) -> Any:
+        dtype = getattr(leaf, "dtype", None)
+        if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            each = jax.vmap(lambda own: fold(own, *words))(leaf.reshape(-1))
+            return each.reshape(leaf.shape)
+        implementation = _OF_WORDS.get(getattr(leaf, "shape", ())) if dtype == jnp.uint32 else None
+        if implementation is None:
+            return leaf
+        typed = jax.random.wrap_key_data(leaf, impl=implementation)
+        return jax.random.key_data(fold(typed, *words))
+
+    return jax.tree.map(folded, state)
+
+
+_OF_WORDS = {(2,): "threefry2x32", (4,): "rbg"}
+"""Implementations of keys that are plain words, by their shape."""
 
 
 @functools.partial(one_program, static_argnames="shape")

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float32, Int32
 
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._models import check_model, num_outputs, unflatten
+from mrsa_jax.federated._models import check_loss, check_model, num_outputs, unflatten
 from mrsa_watch._base.errors import check_count, require
 
 
@@ -64,7 +64,10 @@ def evaluate(
         >>> round(loss, 4) == round(float(np.log(10)), 4)  # all classes equally likely
         True
     """
-    most = None if loss is not None else num_outputs(model, tuple(np.shape(inputs)[1:]))
+    shape = tuple(np.shape(inputs)[1:])
+    most = None if loss is not None else num_outputs(model, shape)
+    if loss is not None:
+        check_loss(loss, model, shape, as_labels(labels, is_own=True))
     test = batched(inputs, labels, batch_size, most, is_own=loss is not None)
     found = evaluation(model, on_device(parameters, jnp.float32), *test, loss=loss)
     return Evaluation(*map(float, found))
@@ -127,14 +130,19 @@ def batched(
         is_inside = lowest >= 0 and (num_classes is None or highest < num_classes)
         rule = "must not be negative" if num_classes is None else f"must lie in [0, {num_classes})"
         require(is_inside, "labels", rule, lowest if lowest < 0 else highest)
-    kind = np.float32 if is_own and own.dtype.kind == "f" else np.int32
     size = len(labels)
     width = min(int(batch_size), size)
     spare = -size % width
-    here = np.asarray(inputs, np.float32), own.astype(kind)
+    here = np.asarray(inputs, np.float32), as_labels(own, is_own=is_own)
     padded = [np.pad(each, ((0, spare), *[(0, 0)] * (each.ndim - 1))) for each in here]
     cut = [on_device(each.reshape(-1, width, *each.shape[1:])) for each in padded]
     return cut[0], cut[1], jnp.int32(size)
+
+
+def as_labels(labels: Any, *, is_own: bool) -> np.ndarray:
+    """Return labels as tests take them: int32, or float32 where a loss of one's own takes such."""
+    own = np.asarray(labels)
+    return own.astype(np.float32 if is_own and own.dtype.kind == "f" else np.int32)
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="loss")

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.arrays import one_program
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.streams import Seed, Stream, as_key, fold
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_watch._base.errors import ConfigurationError, check_count, require
@@ -251,16 +252,93 @@ def check_model(model: nn.Module, client_data: ClientData, loss: Any = None) -> 
         rule = "must have an output for each class of the data"
         require(outputs >= classes, "model", rule, f"{outputs} outputs", f"{classes} classes")
     else:
-        leaves, tree = _structure(model, input_shape)
-        two = [jax.ShapeDtypeStruct((2, *own.shape[1:]), own.dtype) for own in
-               (client_data.inputs, client_data.labels)]  # fmt: skip
-        outputs = jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), two[0])
-        each = jax.eval_shape(loss, outputs, two[1])
-        rule = "must give one float for each sample"
-        is_each = each.shape == (2,) and jnp.issubdtype(each.dtype, jnp.floating)
-        require(is_each, "loss", rule, f"{each.dtype} {each.shape} of 2 samples")
+        check_loss(loss, model, input_shape, client_data.labels)
     _check_values(client_data)
     return dim
+
+
+def check_loss(loss: Any, model: nn.Module, input_shape: tuple[int, ...], labels: Any) -> None:
+    """Raise unless a loss gives one float for each sample, whatever samples are in the batch.
+
+    A mean over the batch, or outputs [B, 1] against labels [B], which broadcast to [B, B], would
+    train on pairs of one sample's output and another's label. So the loss of a few samples is
+    compared with that of each alone, and its gradient too.
+
+    Args:
+        loss: Of outputs and labels.
+        model: What the outputs are of.
+        input_shape: Of one sample.
+        labels: Those of the samples; traced ones are not looked at.
+
+    Raises:
+        ConfigurationError: If the loss has another shape or depends on other samples.
+    """
+    leaves, tree = _structure(model, input_shape)
+    variables = jax.tree.unflatten(tree, leaves)
+    samples = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
+    outputs = jax.eval_shape(model.apply, variables, samples)
+    two = jax.ShapeDtypeStruct((2, *labels.shape[1:]), labels.dtype)
+    each = jax.eval_shape(loss, outputs, two)
+    rule = "must give one float for each sample"
+    is_each = each.shape == (2,) and jnp.issubdtype(each.dtype, jnp.floating)
+    require(is_each, "loss", rule, f"{each.dtype} {each.shape} of 2 samples")
+    if is_traced(labels):
+        return
+    few = _distinct(np.asarray(labels))
+    shape = (len(few), *outputs.shape[1:])
+    # all different and in (0, 1), where losses of numbers, logits and probabilities are defined
+    values = np.modf((1 + np.arange(math.prod(shape))) * _GOLDEN)[0].reshape(shape)
+    with jax.ensure_compile_time_eval():  # known, though a caller's function is being traced
+        together, alone = _losses(values.astype(np.float32), few, loss=loss)
+    rule = (
+        "must not depend on the other samples of a batch (outputs [B, 1] against labels [B] "
+        "broadcast to [B, B])"
+    )
+    for name, in_batch, by_itself in zip(("loss", "gradient"), together, alone, strict=True):
+        own, other = np.asarray(in_batch), np.asarray(by_itself)
+        scale = np.abs(other[np.isfinite(other)]).max(initial=1e-6)
+        differs = ~np.isclose(own, other, rtol=0, atol=_SAME * scale, equal_nan=True)
+        if differs.any():
+            first = tuple(np.argwhere(differs)[0])
+            words = f"a {name} of {own[first]:.4g} for a sample in a batch of {len(few)}"
+            require(False, "loss", rule, f"{words}, and of {other[first]:.4g} for it alone")
+
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_SAME = 1e-3  # to which losses of a batch and of its samples agree, relative to the largest
+_MOST_LABELS = 2**10
+
+
+def _distinct(labels: np.ndarray) -> np.ndarray:
+    """Return up to three labels, of different values where there are any."""
+    first = labels[:_MOST_LABELS]
+    _, places = np.unique(first.reshape(len(first), -1), axis=0, return_index=True)
+    chosen = np.concatenate([np.sort(places), np.arange(min(3, len(first)))])[:3]
+    return first[chosen]
+
+
+@functools.partial(jax.jit, static_argnames="loss")
+def _losses(outputs: Array, labels: Array, *, loss: Any) -> tuple[Any, Any]:
+    """Return losses and their gradients of a batch, and of each of its samples alone.
+
+    A sample alone is a batch of copies: a loss may need more than one, as after `squeeze`.
+    """
+
+    def total(outputs: Array, labels: Array) -> tuple[Array, Array]:
+        each = loss(outputs, labels)
+        return jnp.sum(each), each
+
+    def of_batch(outputs: Array, labels: Array) -> tuple[Array, Array]:
+        gradient, each = jax.grad(total, has_aux=True)(outputs, labels)
+        return each, gradient
+
+    def of_copies(output: Array, label: Array) -> tuple[Array, Array]:
+        copies = (jnp.broadcast_to(own, (count, *own.shape)) for own in (output, label))
+        each, gradient = of_batch(*copies)
+        return each[0], gradient[0]
+
+    count = len(outputs)
+    return of_batch(outputs, labels), jax.vmap(of_copies)(outputs, labels)
 
 
 def _check_inputs(inputs: Array) -> None:

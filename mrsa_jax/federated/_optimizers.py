@@ -17,6 +17,7 @@ from jaxtyping import Array, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.factories import also_traced
+from mrsa_jax._core.streams import with_own_keys
 from mrsa_jax.federated._local import strength
 from mrsa_jax.federated._models import unflatten
 from mrsa_jax.federated._steps import Loss, checked_loss, trained_locally
@@ -64,8 +65,11 @@ class LocalOptax:
                 steps, memory = self.optimizer.update(gradient, memory, variables)
                 return jax.tree.map(lambda p, s: p + self.factor * s, variables, steps), memory
 
+        def begun(variables: Any) -> Any:
+            return with_own_keys(self.optimizer.init(variables), key)
+
         samples = inputs, labels, jnp.arange(inputs.shape[0], dtype=jnp.int32), size
-        return trained_locally(self, key, parameters, samples, self.optimizer.init, moved)[0]
+        return trained_locally(self, key, parameters, samples, begun, moved)[0]
 
 
 def local_optax(
@@ -84,7 +88,8 @@ def local_optax(
     Args:
         model: Flax module from inputs to logits, or to what `loss` takes.
         optimizer: E.g. `optax.adamw(1e-3)`, `optax.chain(...)`. A `rate_schedule` multiplies its
-            steps.
+            steps. Random keys in its state (`optax.noisy_sgd`) are folded with that of the client
+            and the round, so that no two draw the same.
         batch_size: As for `local_sgd`.
         num_epochs: Local epochs E, at least 1.
         loss: As for `local_sgd`.

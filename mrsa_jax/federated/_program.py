@@ -261,7 +261,7 @@ def _of_host(run: Run) -> int:
 
 
 def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool) -> int:
-    reports = num_rounds * (5 * num_clients + 16)
+    reports = num_rounds * (6 * num_clients + 16)
     return reports + (4 * num_rounds * dim if keep_aggregates else 0)
 
 

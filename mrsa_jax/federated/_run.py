@@ -19,7 +19,7 @@ from jaxtyping import Array
 from mrsa_jax._core.arrays import on_device, padded_slots
 from mrsa_jax._core.device import samples_at_once
 from mrsa_jax._core.status import Status
-from mrsa_jax._core.streams import as_key, by_words
+from mrsa_jax._core.streams import Stream, as_key, by_words, fold, with_own_keys
 from mrsa_jax.federated._drift import Drift, Sketch
 from mrsa_jax.federated._evaluate import batched, by_client, evaluation
 from mrsa_jax.federated._models import initial_parameters, layers_of
@@ -59,13 +59,15 @@ class TrainingResult:
             so that it was decoded wrongly; 0 without noise.
         aggregates: f32 [J', d], the sums of the J' rounds with status OK, in order; None unless
             asked for.
-        diverged_round: First round in which an update or the model was not finite, or None. No
-            round after it is run.
+        diverged_round: First round in which no client's update was finite, or the model or its
+            test loss was not, or None. No round after it is run. Under an aggregator that does not
+            leave out updates which are not finite, the first round with such an update.
         participation: bool [J, N], who is in the sum that the server learnt of each round; a row
             of zeros where it learnt none.
         components: int32 [J, N], for each client the number of the learnt sum that it is in, -1
             for none: sums over parts of a round where its graph became disconnected, in failed
             rounds too (`selection.learnt_rows` lists them all).
+        failed_uploads: bool [J, N], whose update was not finite, so that no sum contains it.
         drift: Spread and memory of the clients' updates, of the rounds before any that diverged;
             None unless asked for.
         client_accuracy: f32 [E, N], on each client's `client_test`; None without one.
@@ -87,6 +89,7 @@ class TrainingResult:
     diverged_round: int | None
     participation: np.ndarray
     components: np.ndarray
+    failed_uploads: np.ndarray
     drift: Drift | None
     client_accuracy: np.ndarray | None = None
     client_loss: np.ndarray | None = None
@@ -105,6 +108,9 @@ class TrainingResult:
             if not np.isnan(accuracy) or np.isnan(loss):  # labels may be no classes
                 rows.append(("test accuracy", f"{number(100 * accuracy)} %, {after}"))
             rows.append(("test loss", number(loss)))
+        failed = int(np.asarray(self.failed_uploads).sum())
+        if failed:
+            rows.append(("failed uploads", f"{failed}: updates that were not finite"))
         if self.diverged_round is not None:
             rows.append(("diverged", f"in round {self.diverged_round + 1}"))
         return rows + ([] if self.drift is None else [("drift", str(self.drift))])
@@ -118,6 +124,7 @@ class Log(NamedTuple):
     wrapped: np.ndarray
     participation: np.ndarray
     components: np.ndarray
+    failed_uploads: np.ndarray
     accuracy: np.ndarray
     loss: np.ndarray
 
@@ -131,6 +138,7 @@ class Log(NamedTuple):
             np.zeros(num_rounds, np.int32),
             np.zeros(cohorts.shape, np.bool_),
             np.full(cohorts.shape, -1, np.int32),
+            np.zeros(cohorts.shape, np.bool_),
             np.full(num_evaluations, np.nan, np.float32),
             np.full(num_evaluations, np.nan, np.float32),
         )
@@ -153,6 +161,7 @@ class Log(NamedTuple):
             "cohort_size": cohort_size,
             "summed_clients": int(self.participation[index].sum()),
             "wrapped": int(self.wrapped[index]),
+            "failed_uploads": int(self.failed_uploads[: index + 1].sum()),
         }
         if not np.isnan(self.clipped_fraction[index]):
             found["clipped_fraction"] = float(self.clipped_fraction[index])
@@ -219,7 +228,8 @@ class Run:
             self.sketch = Sketch(self.key, layers_of(training.model, shape), self.members.shape)
         if len(self.to_train):
             self.aggregator_state = training.aggregator.init()
-            self.server_state = self.server.init(self.parameters)
+            begun = self.server.init(self.parameters)
+            self.server_state = with_own_keys(begun, fold(self.key, int(Stream.SERVER)))
 
     @property
     def coordinates(self) -> np.ndarray | None:
@@ -317,6 +327,7 @@ class Run:
         log.status[index], log.clipped_fraction[index] = report.status, report.clipped_fraction
         log.wrapped[index] = report.wrapped
         log.participation[index, members[report.summed]] = True
+        log.failed_uploads[index, members[report.failed_uploads]] = True
         inside = report.components >= 0
         log.components[index, members[inside]] = members[report.components[inside]]
         if report.sums is not None and report.status == Status.OK:
@@ -326,8 +337,12 @@ class Run:
             self.sketch.values[self.done] = report.sketch
         self.done += 1
         if not all(np.all(finite) for finite in jax.tree.leaves(report.is_finite)):
-            self.diverged = index
-            log.status[self.to_train[self.done :]] = int(Status.NOT_RUN)
+            self._end(index)
+
+    def _end(self, index: int) -> None:
+        """Keep in which round the training diverged; no later one is run."""
+        self.diverged = index
+        self.log.status[self.to_train[self.done :]] = int(Status.NOT_RUN)
 
     def evaluate(self) -> None:
         """Test the model for all rounds that leave it as it is now."""
@@ -336,14 +351,17 @@ class Run:
         start, stop = np.searchsorted(self.evaluated, [first, 0 if last is None else last])
         stop = len(self.evaluated) if last is None else stop
         if self.diverged >= 0 or start >= stop:
-            return
+            return None
         own, by = (self.training.model, self.parameters), loss_of(self.training.trainer)
         if self.test is not None:
             accuracy, loss = jax.device_get(evaluation(*own, *self.test, loss=by))
+            if np.isnan(loss):
+                return self._end(first)
             self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
         if self.by_client is not None:
             found = jax.device_get(by_client(*own, self.training.client_test, loss=by))
             self.by_client[:, start:stop] = np.stack(found)[:, None]
+        return None
 
     def tell(self) -> None:
         """Tell the callback of the rounds that are over since it last received any."""
@@ -429,10 +447,11 @@ class Run:
         """Return how the updates of those who sent theirs drifted."""
         if self.sketch is None:
             return None
-        done = self.done - (self.diverged >= 0)
+        done = max(0, self.done - (self.diverged >= 0))
         indices, members = self.to_train[:done], self.members[:done]
         steps = self.training.history.survivors[indices]
         alive = steps[:, 3 if steps.shape[1] == 5 else 0]
+        alive = alive & ~self.log.failed_uploads[indices]
         sends = np.take_along_axis(alive, members, axis=1) & self.present[:done]
         return self.sketch.drift(np.where(sends, members, np.int32(-1)), indices)
 

@@ -46,6 +46,8 @@ def trained_locally(
 ) -> tuple[Float32[Array, " dim"], Int32[Array, ""]]:
     """Train on a client's samples; return new minus old parameters, and the steps taken.
 
+    A loss that is NaN makes the update so.
+
     Args:
         trainer: Has `model`, `batch_size`, `num_epochs`, `compute_dtype` and `loss`.
         key: Shuffles the samples, anew in each epoch.
@@ -71,7 +73,9 @@ def trained_locally(
         is_real = first + jnp.arange(batch_size, dtype=jnp.int32) < size
         with _products(trainer.compute_dtype):
             samples = inputs[chosen], labels[chosen], is_real
-            gradient = jax.grad(_mean_loss)(variables, trainer, *samples)
+            value, gradient = jax.value_and_grad(_mean_loss)(variables, trainer, *samples)
+        if trainer.loss is not None:  # one that is no number has a gradient all the same
+            gradient = jax.tree.map(lambda g: jnp.where(jnp.isnan(value), value, g), gradient)
         return moved(variables, memory, gradient, start)
 
     num_steps = trainer.num_epochs * steps_per_epoch

@@ -73,7 +73,8 @@ def train(
             takes a few seconds at most unless one round does.
         callback: Called for each round, in order, with its measures, before `progress`: a
             dictionary with `step` (the round, from 0), `status`, `cohort_size` (clients that the
-            server asked), `summed_clients`, `wrapped`; `clipped_fraction` if something was sent;
+            server asked), `summed_clients`, `wrapped`, `failed_uploads` (updates so far that were
+            not finite and so in no sum); `clipped_fraction` if something was sent;
             `accuracy` and `loss` if the model was tested; `diverged` if it diverged. The
             compiled programs are the same with and without. `json_lines`, `tensorboard` and
             `wandb` make such functions. Rounds after the newest checkpoint come again in a

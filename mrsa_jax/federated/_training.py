@@ -19,7 +19,8 @@ from jaxtyping import Array, Bool, Float32
 from mrsa_jax._core.arrays import host_array
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._local import RateSchedule, factors_of
-from mrsa_jax.federated._models import check_model
+from mrsa_jax.federated._evaluate import as_labels
+from mrsa_jax.federated._models import check_loss, check_model
 from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated.programs import LocalTrainer, StatefulTrainer
 from mrsa_jax.quantize.budgets import check_weights
@@ -121,11 +122,15 @@ class Training:
             rule = f"must have the model's {dim} entries"
             require(shape == (dim,), "initial_parameters", rule, shape)
         check_test(self.test, self.sample_shape)
+        loss = loss_of(self.trainer)
+        if self.test is not None and loss is not None:
+            labels = as_labels(self.test[1], is_own=True)
+            check_loss(loss, self.model, self.sample_shape, labels)
         if self.client_test is not None:
             rule = f"must be a `data.ClientData` with samples of {data.num_clients} clients"
             found = getattr(self.client_test, "num_clients", type(self.client_test).__name__)
             require(found == data.num_clients, "client_test", rule, found)
-            check_model(self.model, self.client_test, loss_of(self.trainer))
+            check_model(self.model, self.client_test, loss)
         object.__setattr__(self, "weights", checked_weights(self.weights, data.num_clients))
         object.__setattr__(self, "slot_order", checked_order(self.slot_order, data.num_clients))
         largest = int(self.history.cohorts.sum(axis=1).max(initial=1))

@@ -19,7 +19,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
-from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device, pytree
+from mrsa_jax._core.arrays import are_finite, check_thresholds, needs_values, on_device, pytree
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import StepDropout
@@ -50,6 +50,7 @@ from mrsa_jax.secagg._aggregator_state import (
     AggregatorState,
     key_words,
     survivors_by_step,
+    uploaded,
 )
 from mrsa_watch._base.errors import check_number, require
 
@@ -130,7 +131,8 @@ class SegmentAverage:
         Args:
             key: Randomness of the rounding and of the attackers.
             state: State before the round.
-            updates: One update for each slot; those of clients outside V3 are not read.
+            updates: One update for each slot; those of clients outside V3 are not read. One that
+                is not finite is not sent: its client is lost before V3.
             members: Global client ids by slot.
             survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps` draws who is
                 left (nobody is lost without it).
@@ -150,6 +152,7 @@ class SegmentAverage:
         shape = (self.num_participants, self.layout.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
         alive = survivors_by_step(self.steps, key, survivors, self.num_participants)
+        alive, failed = _uploaded(alive, values)
         slot_of = None
         if self.by_client:
             self._check_clients(ids, alive)
@@ -169,7 +172,7 @@ class SegmentAverage:
         share = clipped_share(clipped, cast.sent, jnp.float32(self.layout.dim))
         out = AggregateOut(
             update, round_.status, learned, share, summed, components, total, wrapped,
-            round_.counts, round_.block_status,
+            round_.counts, round_.block_status, failed,
         )  # fmt: skip
         return out, state.after(self.clip_rule, update, round_.status == _OK)
 
@@ -220,6 +223,11 @@ def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
     outside, has_nan = map(jnp.concatenate, zip(*by_client, strict=True))
     wrapped = jnp.concatenate([one.wrapped.reshape(-1) for _, _, one in parts])
     return update, jnp.concatenate(tables), Counted(outside, has_nan, wrapped)
+
+
+@jax.jit
+def _uploaded(alive: Array, values: Array) -> tuple[Array, Array]:
+    return uploaded(alive, are_finite(values))
 
 
 @jax.jit

@@ -37,6 +37,7 @@ from mrsa_jax.secagg._aggregator_state import (
     on_lattice,
     survivors_by_step,
     totals_of,
+    uploaded,
     with_noise,
 )
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
@@ -117,7 +118,8 @@ class RingAverage:
         Args:
             key: Randomness of the rounding; a client's draw depends on its id, not its slot.
             state: State before the round.
-            updates: One update for each slot; those of clients outside V3 are not read.
+            updates: One update for each slot; those of clients outside V3 are not read. One that
+                is not finite is not sent: its client is lost before V3.
             members: Global client ids by slot; with a graph, ascending.
             survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps` draws who is
                 left (nobody is lost without it).
@@ -142,9 +144,9 @@ class RingAverage:
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
         quantizer = state.present(self.clip_rule, self.quantizer)
         graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
-        round_ = _decide(self.rule, graph_key, alive, members)
-        sent, summed, present = _present(alive, round_)
-        codes, clipped = encoded(quantizer, key, values, members, sent)
+        codes, shares, is_finite = encoded(quantizer, key, values, members)
+        round_, failed = _decide(self.rule, graph_key, alive, members, is_finite)
+        clipped, summed, present = _present(alive, failed, shares, round_)
         dim, wrapped = codes.shape[1], jnp.int32(0)
         if self.total_weight is not None or weights is not None:
             codes = _weigh(codes, self.checked_weights(weights, alive[0]))
@@ -160,8 +162,9 @@ class RingAverage:
         update = _decode(quantizer, total, weight, status, bits=bits)
         after = state.after(self.clip_rule, update, is_learnt)
         out = AggregateOut(
-            update, status, total, clipped, summed, round_.components, weight, wrapped
-        )
+            update, status, total, clipped, summed, round_.components, weight, wrapped,
+            failed_uploads=failed,
+        )  # fmt: skip
         return out, after
 
     def checked_weights(
@@ -306,23 +309,36 @@ _OK = np.int32(Status.OK)
 
 
 @jax.jit
-def _decide(rule: GraphRule | None, key: Array, alive: Array, members: Array) -> SlotRound:
-    """Decide what is learnt; without a rule, the sum over V3 of the complete graph."""
+def _decide(
+    rule: GraphRule | None, key: Array, alive: Array, members: Array, is_finite: Array
+) -> tuple[SlotRound, Array]:
+    """Decide what is learnt, and whose upload fails as their update is not finite.
+
+    Without a rule that is the sum over V3 of the complete graph.
+    """
+    alive, failed = uploaded(alive, is_finite)
     if rule is not None:
-        return rule.decide(key, alive, members)
+        return rule.decide(key, alive, members), failed
     sent = alive[3]
     status = status_of(jnp.sum(sent, dtype=jnp.int32))
     is_open = sent & (status == jnp.int32(Status.OK))
     components = jnp.where(is_open, jnp.argmax(sent).astype(jnp.int32), jnp.int32(-1))
     adjacency = alive[0][:, None] & alive[0][None, :] & ~jnp.eye(sent.shape[0], dtype=jnp.bool_)
-    return SlotRound(adjacency, alive, components, status)
+    return SlotRound(adjacency, alive, components, status), failed
 
 
 @jax.jit
-def _present(alive: Array, round_: SlotRound) -> tuple[Array, Array, Array]:
-    """Return who sends, who is summed, and the survivors; of a round that failed, nobody."""
-    summed = round_.summed
-    return alive[3], summed, round_.survivors & summed.any()
+def _present(
+    alive: Array, failed: Array, shares: Array, round_: SlotRound
+) -> tuple[Array, Array, Array]:
+    """Return the share of the senders' coordinates that was clipped, and who is summed.
+
+    Then the survivors; of a round that failed, nobody.
+    """
+    sent, summed = alive[3] & ~failed, round_.summed
+    count = jnp.sum(sent, dtype=jnp.float32)
+    clipped = jnp.sum(jnp.where(sent, shares, jnp.float32(0))) / jnp.maximum(count, jnp.float32(1))
+    return clipped, summed, round_.survivors & summed.any()
 
 
 def _ring_sum(

@@ -13,7 +13,8 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import are_finite, needs_values, on_device
+from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.round_rules import whole_blocks
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.availability import StepDropout
@@ -227,6 +228,7 @@ class AggregateOut(NamedTuple):
         counts: int32[blocks], of sums of segments: clients in each block's sum; 0 where it was not
             learnt.
         block_status: int32[blocks], of sums of segments.
+        failed_uploads: bool[n], the slots whose update was not finite: nothing of it is in a sum.
     """
 
     update: Array
@@ -239,6 +241,7 @@ class AggregateOut(NamedTuple):
     wrapped: Any = np.int32(0)
     counts: Any = None
     block_status: Any = None
+    failed_uploads: Any = None
 
 
 @runtime_checkable
@@ -251,6 +254,9 @@ class Aggregator(Protocol):
     One that JAX can trace runs on accelerators inside programs of many rounds; any other (work on
     the host, real messages, no pytree) is called once a round. What is traced receives no weights
     beyond its budget: a `checked_weights` method is asked before.
+
+    One whose outcome has `failed_uploads` leaves updates that are not finite out of its sums, as an
+    `AggregateOut` shows; under any other a training ends at the first such update.
     """
 
     def init(self) -> AggregatorState:
@@ -334,7 +340,8 @@ def noisy_codes(
         uint32[n, d] below 2**b; of a rotated lattice, d is its `padded_dim`.
 
     Raises:
-        ConfigurationError: If shapes do not fit or an argument is out of range.
+        ConfigurationError: If shapes do not fit, an argument is out of range or an update is not
+            finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -351,7 +358,11 @@ def noisy_codes(
     fits = values.ndim == 2 and ids.shape == values.shape[:1]
     require(fits, "members", "must be one id for each row of `updates`", ids.shape, values.shape)
     everybody = jnp.ones(ids.shape, jnp.bool_)
-    codes, _ = encoded(quantizer, key, values, ids, everybody)
+    codes, _, is_finite = encoded(quantizer, key, values, ids)
+    if not is_traced(is_finite):
+        rule = "must be finite: a client whose update is not must not send it"
+        lost = np.flatnonzero(~np.asarray(is_finite)).tolist()
+        require(not lost, "updates", rule, *(f"row {row}" for row in lost[:1]))
     own = None if noise is None else on_lattice(noise, quantizer)
     return with_noise(quantizer, own, key, codes, ids, everybody, bits=bits)[0]
 
@@ -363,17 +374,39 @@ def on_lattice(noise: Any, quantizer: Any) -> Any:
     return noise.on(float(quantizer.step))
 
 
+class Encoded(NamedTuple):
+    """What clients are about to send.
+
+    Attributes:
+        codes: uint32[n, coordinates].
+        clipped: float32[n], share of each client's coordinates that was clipped.
+        is_finite: bool[n]; the codes of an update that is not stand for nothing.
+    """
+
+    codes: Array
+    clipped: Array
+    is_finite: Array
+
+
 @jax.jit
-def encoded(
-    quantizer: Quantizer, key: Array, updates: Array, members: Array, present: Array
-) -> tuple[Array, Array]:
-    """Return each client's codes, and the share of the senders' coordinates that was clipped."""
+def encoded(quantizer: Quantizer, key: Array, updates: Array, members: Array) -> Encoded:
+    """Return each client's codes, how much of them was clipped, and whose update is finite."""
     quantizer, updates = lax.optimization_barrier((quantizer, updates))  # as when compiled apart
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, members)
     codes = jax.vmap(lambda own, values: quantizer.encode(own, values))(keys, updates)
-    fractions = jnp.where(present, quantizer.clipped_fraction(updates), jnp.float32(0))
-    count = jnp.sum(present, dtype=jnp.float32)
-    return codes, jnp.sum(fractions) / jnp.maximum(count, jnp.float32(1))
+    return Encoded(codes, quantizer.clipped_fraction(updates), are_finite(updates))
+
+
+def uploaded(
+    alive: Bool[Array, "5 participants"], is_finite: Bool[Array, " participants"]
+) -> tuple[Bool[Array, "5 participants"], Bool[Array, " participants"]]:
+    """Return V0 to V4 where only finite updates are uploaded, and the slots that failed to.
+
+    A client learns that its update is not finite when it has trained, so it is lost at the upload.
+    """
+    failed = alive[3] & ~is_finite
+    reached = jnp.concatenate([alive[:3], alive[3:] & ~failed[None]])
+    return reached, failed
 
 
 @functools.partial(jax.jit, static_argnames=("bits",))

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import spread, zeros
+from mrsa_jax._core.arrays import are_finite, spread, zeros
 from mrsa_jax._core.device import at_once, is_traced
 from mrsa_jax._core.factories import bucket
 from mrsa_jax._core.streams import Stream, as_key, by_words, random_words, round_key
@@ -109,7 +109,7 @@ def cohort_updates(
     members: Int32[Array, " slots"],
     present: Bool[Array, " slots"],
     width: int | None = None,
-) -> tuple[Float32[Array, "slots sent"], Bool[Array, ""], Key[Array, ""]]:
+) -> tuple[Float32[Array, "slots sent"], Bool[Array, " slots"], Key[Array, ""]]:
     """Train the members of a cohort from one model.
 
     A client's random stream comes from its own index, not from its slot. `width` clients are
@@ -118,8 +118,8 @@ def cohort_updates(
 
     Returns:
         Updates f32 [slots, d] (zero in slots that are not present), of clients who keep something
-        followed by what else they send and what they keep now; whether all are finite, and the
-        round's key for quantization.
+        followed by what else they send and what they keep now; which are finite, and the round's
+        key for quantization.
     """
     training_key = round_key(key, round_index, Stream.LOCAL_TRAINING)
 
@@ -137,9 +137,7 @@ def cohort_updates(
     updates = mapped(one, order, present[order], width)
     updates = updates[jnp.argsort(order)] if is_grouped else updates
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
-    # one sum a client is finite only if all its entries are (an overflow is divergence too)
-    is_finite = jnp.all(jnp.isfinite(jnp.sum(updates, axis=1)))
-    return updates, is_finite, round_key(key, round_index, Stream.QUANTIZATION)
+    return updates, are_finite(updates), round_key(key, round_index, Stream.QUANTIZATION)
 
 
 def client_update(
@@ -285,11 +283,11 @@ def _spans_processes(mesh: Mesh) -> bool:
 
 @functools.partial(jax.jit, static_argnames=("mesh", "width"))
 def sharded(*arguments: Any, mesh: Mesh, width: int | None) -> tuple[Array, Array, Array, Array]:
-    """Return updates by place, whether all are finite, the rounding key and each slot's place."""
+    """Return updates by place, which are finite, the rounding key and each slot's place."""
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
         updates, is_finite, _ = cohort_updates(*arguments, width=width)
-        return updates, is_finite[None]
+        return updates, is_finite
 
     *shared, members, present = arguments
     _, _, client_data, key, round_index = shared
@@ -299,12 +297,12 @@ def sharded(*arguments: Any, mesh: Mesh, width: int | None) -> tuple[Array, Arra
     slots = members[order], present[order]
     updates, is_finite = spread(of_one_device, mesh, len(shared), 2)(*shared, *slots)
     rounding_key = round_key(key, round_index, Stream.QUANTIZATION)
-    return updates, jnp.all(is_finite), rounding_key, jnp.argsort(order)
+    return updates, is_finite, rounding_key, jnp.argsort(order)
 
 
 def trained_cohort(
     *arguments: Any, mesh: Mesh | None = None, width: int | None = None
-) -> tuple[Float32[Array, "slots sent"], Bool[Array, ""], Key[Array, ""]]:
+) -> tuple[Float32[Array, "slots sent"], Bool[Array, " slots"], Key[Array, ""]]:
     """Train a cohort as `cohort_updates` does, its slots spread over the mesh if there is one.
 
     Args:
@@ -320,7 +318,8 @@ def trained_cohort(
         return cohort_updates(*arguments, width=width)
     everywhere = sharded(*replicated(arguments, mesh), mesh=mesh, width=width)
     updates, is_finite, rounding_key, place = gathered(everywhere, mesh)
-    return updates[place[: len(arguments[-1])]], is_finite, rounding_key
+    place = place[: len(arguments[-1])]
+    return updates[place], is_finite[place], rounding_key
 
 
 def lowered_cohort_updates(

@@ -16,7 +16,7 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import spread
+from mrsa_jax._core.arrays import are_finite, spread
 from mrsa_jax._core.device import map_tiles
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, round_key
@@ -77,7 +77,7 @@ class Trained(NamedTuple):
 
     Attributes:
         updates: f32 [slots, d].
-        is_finite: bool, or one for each slot.
+        is_finite: bool [slots].
         rounding_key: From which the quantizer draws.
     """
 
@@ -135,12 +135,15 @@ class Report(NamedTuple):
         is_run: bool, or None for a round that was run by itself.
         status: int32.
         clipped_fraction: f32.
-        is_finite: bool, whether updates and model are.
+        is_finite: bool, whether the model is, and updates: one at least where the others are
+            failed uploads.
         summed: bool [slots].
         components: int32 [slots].
         sums: The mean update and the weight that make the round's sum; None unless kept.
         sketch: f32 [slots, S], some coordinates of each client's update; None unless asked for.
         wrapped: int32, coordinates in which noise took the sum out of its ring's window.
+        failed_uploads: bool [slots], whose update was not finite and left out of the sum; none
+            where the aggregator does not look.
     """
 
     is_run: Any
@@ -152,6 +155,7 @@ class Report(NamedTuple):
     sums: Any
     sketch: Any = None
     wrapped: Any = None
+    failed_uploads: Any = None
 
 
 class Fixed(NamedTuple):
@@ -203,7 +207,9 @@ def aggregated(
         states = _kept(states, change, own, round_.members, summed & is_ok)
     before = carried.parameters, carried.server
     parameters, server_state, is_model_finite = server_step(server.update, *before, update, is_ok)
-    is_finite = (trained.is_finite, is_model_finite)
+    left_out = getattr(out, "failed_uploads", None)
+    failed, can_continue = _failed_uploads(left_out, trained.is_finite, round_.sends)
+    is_finite = (can_continue, is_model_finite)
     sums = None
     if keep:
         count = getattr(out, "total_weight", None)
@@ -212,8 +218,9 @@ def aggregated(
     # an aggregator without noise need not count what cannot happen
     wrapped = jnp.asarray(getattr(out, "wrapped", 0), jnp.int32)
     report = Report(
-        None, status, out.clipped_fraction, is_finite, summed, components, sums, sketch, wrapped
-    )
+        None, status, out.clipped_fraction, is_finite, summed, components, sums, sketch, wrapped,
+        failed,
+    )  # fmt: skip
     return Carried(parameters, state, server_state, carried.is_sound, states), report
 
 
@@ -245,6 +252,18 @@ def _learnt(out: Any, is_ok: Any, sends: Any) -> tuple[Any, Any]:
     # an aggregator that gives no more than a status sums those who send
     summed = is_ok & jnp.asarray(sends)
     return summed, jnp.where(summed, jnp.argmax(sends).astype(jnp.int32), jnp.int32(-1))
+
+
+@jax.jit
+def _failed_uploads(left_out: Any, is_finite: Array, sends: Array) -> tuple[Array, Array]:
+    """Return whose upload failed, and whether the updates let the training continue.
+
+    An aggregator that leaves out updates which are not finite needs one that is. Any other sums
+    them with the rest, so that all must be.
+    """
+    if left_out is None:
+        return jnp.zeros_like(sends), jnp.all(is_finite | ~sends)
+    return left_out, jnp.any(is_finite & sends) | ~jnp.any(sends)
 
 
 @functools.partial(jax.jit, static_argnames=("server", "keep", "width"))
@@ -359,7 +378,7 @@ def flat_updates(
 
         updates = mapped(one, jnp.arange(slots.run.shape[0], dtype=jnp.int32), slots.present, width)
         updates = jnp.where(slots.present[:, None], updates, jnp.float32(0))
-        return updates, jnp.isfinite(jnp.sum(updates, axis=1))
+        return updates, are_finite(updates)
 
     each = jax.vmap(round_key, in_axes=(0, 0, None))
     shared = (trainers, parameters, pool, each(keys, rounds, Stream.LOCAL_TRAINING))
