@@ -74,6 +74,8 @@ class TrainingResult:
         client_loss: f32 [E, N], likewise.
         shared: f32 [h], what the server keeps in addition to the model, of a trainer with state.
         client_states: f32 [N, s], what each client keeps, likewise.
+        weights: uint32 [N], by which updates were multiplied in the sums, or None for 1 each. What
+            sums leak is then of `selection.learnt_rows(result)`, not of `participation`.
     """
 
     _repr_html_ = telling
@@ -95,6 +97,7 @@ class TrainingResult:
     client_loss: np.ndarray | None = None
     shared: np.ndarray | None = None
     client_states: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     def _rows(self) -> list[tuple[str, str]]:
         summed = int(np.asarray(self.participation).any(axis=1).sum())
@@ -440,6 +443,7 @@ class Run:
             client_loss=tests[1],
             shared=kept[0],
             client_states=kept[1],
+            weights=self.weights,
             **self.log._asdict(),
         )
 

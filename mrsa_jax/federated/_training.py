@@ -18,8 +18,8 @@ from jaxtyping import Array, Bool, Float32
 
 from mrsa_jax._core.arrays import host_array
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._local import RateSchedule, factors_of
 from mrsa_jax.federated._evaluate import as_labels
+from mrsa_jax.federated._local import RateSchedule, factors_of
 from mrsa_jax.federated._models import check_loss, check_model
 from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated.programs import LocalTrainer, StatefulTrainer

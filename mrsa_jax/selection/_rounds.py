@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32, Key, Shaped
 
 from mrsa_jax._core.arrays import (
     LITTLE,
@@ -153,17 +153,17 @@ def _learnt_rows(rule: RoundRule, survivors: Array) -> Array:
 @needs_values
 def learnt_rows(
     history: Any,
-) -> tuple[Bool[np.ndarray, "sums clients"], Int32[np.ndarray, " sums"]]:
+) -> tuple[Shaped[np.ndarray, "sums clients"], Int32[np.ndarray, " sums"]]:
     """Return a row of P for each sum that the server learnt, and the round that it is of.
 
     Args:
         history: Rounds of one trial: a `RoundHistory`, or what else has its `participation` and
-            `components`, as a training's result does.
+            `components`, as a training's result does. Where that has `weights`, P has them.
 
     Returns:
-        bool[L, N] and int32[L], in the order of rounds: the round's sum where it is all that is
-        learnt, the sums over parts of V3 where the graph became disconnected, those from failed
-        rounds included. The rows of a round add up to its sum.
+        bool[L, N], or integers where sums had weights, and int32[L], in the order of rounds: the
+        round's sum where it is all that is learnt, the sums over parts of V3 where the graph became
+        disconnected, those from failed rounds included. The rows of a round add up to its sum.
 
     Raises:
         ConfigurationError: If the history is of many trials.
@@ -184,15 +184,31 @@ def learnt_rows(
     """
     whole = np.asarray(history.participation)
     require(whole.ndim == 2, "history", "must be of one trial", whole.shape)
+    weights = getattr(history, "weights", None)
     if history.components is None:
         rounds = np.flatnonzero(whole.any(axis=1))
-        return whole[rounds], rounds.astype(np.int32)
+        return with_weights(whole[rounds], weights), rounds.astype(np.int32)
     labels = np.asarray(history.components)
     sums = [(j, label) for j, row in enumerate(labels) for label in np.unique(row[row >= 0])]
     rows = np.zeros((len(sums), whole.shape[1]), np.bool_)
     for place, (j, label) in enumerate(sums):
         rows[place] = labels[j] == label
-    return rows, np.asarray([j for j, _ in sums], np.int32)
+    return with_weights(rows, weights), np.asarray([j for j, _ in sums], np.int32)
+
+
+def with_weights(
+    rows: Bool[np.ndarray, "*trials sums clients"], weights: Any
+) -> Shaped[np.ndarray, "*trials sums clients"]:
+    """Return P of learnt sums: who is in each, times the weights that the sums had.
+
+    Every figure of sums is of this matrix. With weights, clients of one block have unequal columns,
+    and the sums hide the heaviest of them less well than their number says.
+
+    Args:
+        rows: Who is in each sum.
+        weights: Integers [N], by which each client's update was multiplied; None for 1 each.
+    """
+    return rows if weights is None else rows * np.asarray(weights).astype(np.int64)
 
 
 def rollout_rounds(

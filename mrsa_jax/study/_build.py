@@ -116,6 +116,8 @@ def guaranteed_privacy(
     selector: selection.Selector,
     protocol: ProtocolConfig | None = None,
     segments: SegmentConfig | None = None,
+    *,
+    loses: bool = False,
 ) -> int:
     """Return the weak T that a selector keeps however many rounds follow; 1 where it keeps none.
 
@@ -125,11 +127,14 @@ def guaranteed_privacy(
     lost inside a round, or the policy drops or aborts for whole blocks, the graph cannot become
     disconnected, and each group of each segment holds whole blocks. A fixed cohort of all clients
     is a block.
+
+    `loses`: whether clients were lost inside rounds although no step loses any, as where uploads
+    have failed.
     """
     protocol = protocol or ProtocolConfig()
     k, block = sizes_of(selector)
     target = selector.num_clients if k == selector.num_clients else block
-    loses = protocol.step_dropout_rate > 0
+    loses = loses or protocol.step_dropout_rate > 0
     stated = int(getattr(selector, "privacy_target", 1))
     if loses and protocol.split_policy != "abort":
         stated = 1

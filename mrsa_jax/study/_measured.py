@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import dp, privacy, selection
+from mrsa_jax import dp, privacy
 from mrsa_jax._core.device import at_once
 from mrsa_jax.study._build import build_mechanism
 from mrsa_jax.study._runner import VARIABLES
@@ -65,7 +65,7 @@ def of_point(setting: Setting, result: TrainingResult, played: Played) -> dict[s
     """Return what a sweep keeps of a training: drift where it has not diverged, and noise."""
     found: dict[str, Any] = {}
     if result.drift is not None and result.diverged_round is None:
-        own = measured(result.drift, played, setting.weights, times=1)
+        own = measured(result.drift, played, times=1)
         found = {name: np.ravel(own[name])[-1] for name in OF_DRIFT}
     return found | _noise_of_point(setting, result, played)
 
@@ -181,15 +181,12 @@ def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.nd
 # ---- What the drift of clients' updates, as measured, means for them.
 
 
-def measured(
-    drift: Drift, played: Played, weights: np.ndarray | None, times: int = _TIMES
-) -> dict[str, Any]:
+def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any]:
     """Return what a training has measured, by variable; and its layers, under `layer`.
 
     Args:
         drift: Of its updates.
         played: Its rounds.
-        weights: Of the clients in a sum, or None.
         times: After how many of the rounds bits are counted.
     """
     longest = _lags(len(played.history.participation))[-1]
@@ -200,7 +197,7 @@ def measured(
         **{f"layer_{name}": getattr(drift, f"layer_{name}") for name in _FITTED},
         "correlation": correlation,
         "correlation_pairs": pairs,
-        **_learnt(drift, played, weights, times),
+        **_learnt(drift, played, times),
         "layer": list(drift.layers),
     }
 
@@ -213,27 +210,24 @@ def _ends(num_rounds: int, times: int = _TIMES) -> np.ndarray:
     return np.ceil(np.linspace(0, num_rounds, min(times, num_rounds) + 1)[1:]).astype(np.int64)
 
 
-def _learnt(drift: Drift, played: Played, weights: np.ndarray | None, times: int) -> dict[str, Any]:
+def _learnt(drift: Drift, played: Played, times: int) -> dict[str, Any]:
     """Return bits of each client and over rounds, and among how many its worst update is hidden.
 
     All nan with segments, or where memory is unknown.
     """
     own = played.history.participation
     ends = _ends(len(own), times)
-    rows, rounds = own, np.arange(len(own))
-    if played.rounds is not None:
-        rows, rounds = selection.learnt_rows(played.rounds)
+    P, rounds = played.learnt
     bits, hidden = np.full((len(ends), own.shape[1]), np.nan), np.full(1, np.nan)
     mates = capped = np.nan
-    if played.segments is None and np.isfinite(drift.memory) and len(rows):
-        weighted = rows if weights is None else rows * weights.astype(np.int64)
-        so_far = weighted * (rounds < ends[:, None])[:, :, None]
+    if played.segments is None and np.isfinite(drift.memory) and len(P):
+        so_far = P * (rounds < ends[:, None])[:, :, None]
         kernel = drift.kernel(rounds)
         bits = np.asarray(privacy.information(so_far, kernel))
-        hidden = np.asarray(privacy.hidden_among(weighted, memory=kernel))
+        hidden = np.asarray(privacy.hidden_among(P, memory=kernel))
         hidden = hidden[~np.isinf(hidden)]
-        mates = _by_mates(drift, weighted)
-        capped = _capped(drift.mates_correlation, privacy.strong_privacy(weighted) or 1)
+        mates = _by_mates(drift, P)
+        capped = _capped(drift.mates_correlation, privacy.strong_privacy(P) or 1)
     seen = [row[row > 0] for row in bits]
     return {
         "update_hidden_worst": hidden.min(),

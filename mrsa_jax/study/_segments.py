@@ -245,6 +245,13 @@ def play_segments(
 ) -> tuple[_trial.History, hetero.SegmentHistory]:
     """Return what a server can know of a scheme's rounds, judged and sum by sum."""
     survivors = cohorts[:, None] if rounds is None else np.asarray(rounds.survivors)
+    return judged(study, survivors, at_end=at_end)
+
+
+def judged(
+    study: SegmentStudy, survivors: np.ndarray, *, at_end: bool = False
+) -> tuple[_trial.History, hetero.SegmentHistory]:
+    """Return what a server can know of rounds with these survivors, judged and sum by sum."""
     history, participation = study.learnt(survivors)
     return analyse_segments(history, participation, at_end=at_end), history
 

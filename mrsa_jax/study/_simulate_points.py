@@ -122,13 +122,17 @@ def scheme_variables(
     rates: np.ndarray, expected: list[tuple[float, float]], kept: list[int]
 ) -> dict[str, Any]:
     """Return the clients' dropout rates, what C of each scheme is expected to be, and strong T."""
-    facts = VARIABLES["before"]["guaranteed_privacy"].facts
     return {
         "dropout_rate": ("client", rates, {"units": "1"}),
         "expected_cardinality": ("scheme", np.array([mean for mean, _ in expected])),
         "cardinality_deviation": ("scheme", np.array([deviation for _, deviation in expected])),
-        "guaranteed_privacy": ("scheme", np.array(kept, np.int32), facts),
-    }
+    } | kept_variable(kept)
+
+
+def kept_variable(kept: Sequence[int]) -> dict[str, Any]:
+    """Return the weak T that lasts, of each scheme."""
+    facts = VARIABLES["before"]["guaranteed_privacy"].facts
+    return {"guaranteed_privacy": ("scheme", np.array(kept, np.int32), facts)}
 
 
 def known_before(

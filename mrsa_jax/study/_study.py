@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from mrsa_jax.selection import Selector
 
 
+LOG = "participation.jsonl"
+"""The participation log of a training, in its folder."""
 _TRACKING = "tracking"
 
 
@@ -183,15 +185,17 @@ def run_and_save(
             identity=_config.config_hash(config),
             on_damage=functools.partial(warn, progress),
         )
+        logs: dict[str, str] = {}
         with _training.trackers(config.track, own.tracking) as callbacks:
             trained = train_schemes(
-                config, progress, checkpoints, callbacks, _telling(config, progress)
+                config, progress, checkpoints, callbacks, _telling(config, progress), logs
             )
             results = _described(config, trained)
         with _store.study_folder(config, is_held=True) as folder:
             if own.tracking.is_dir():
                 # copied: the run keeps its own until the study takes its place
                 shutil.copytree(own.tracking, folder.path / _TRACKING, symlinks=True)
+            (folder.path / LOG).write_text("".join(logs.values()), encoding="utf-8")
             return _save(config, folder, results, show)
 
 

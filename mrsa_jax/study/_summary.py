@@ -54,6 +54,10 @@ class Row:
             without segments.
         round_seconds: Until the slowest group has sent its inputs of a round; None as above.
         tolerated_byzantine: Byzantine clients that a median over each segment's sums tolerates.
+        clipped_fraction: Share of the values of updates that were clipped, a mean over rounds; None
+            without training.
+        most_clipped: The share of the round in which it was largest; None as above.
+        failed_uploads: Updates that were not finite, so that no sum contains them; None as above.
         failures: Rounds of each status other than OK and SKIPPED, by its name, where there are
             any: of these the server learnt no sum, and they left the model as it was.
         update_spread: Spread s of the clients' updates as measured; None without.
@@ -110,6 +114,9 @@ class Row:
     planned_epsilon: float | None = None
     target_delta: float | None = None
     wrapped_coordinates: int | None = None
+    clipped_fraction: float | None = None
+    most_clipped: float | None = None
+    failed_uploads: int | None = None
 
     @property
     def hidden_among(self) -> str | None:
@@ -178,9 +185,23 @@ def _row(one: xr.Dataset) -> Row:
         hidden_among_median=_last(last, "hidden_among_median", np.mean),
         weak_lower=_whole(_last(last, "weak_lower", np.min)),
         weak_upper=_whole(_last(last, "weak_upper", np.min)),
+        **_uploads(one),
         **_drift(one),
         **_epsilons(one),
     )
+
+
+def _uploads(one: xr.Dataset) -> dict[str, Any]:
+    """Return how much of what clients sent was clipped, and how many updates were not finite."""
+    if "failed_uploads" not in one:
+        return {}
+    shares = np.asarray(one["clipped_fraction"], np.float64)
+    sent = shares[np.isfinite(shares)]
+    return {
+        "clipped_fraction": float(sent.mean()) if sent.size else None,
+        "most_clipped": float(sent.max()) if sent.size else None,
+        "failed_uploads": int(one["failed_uploads"].sum()),
+    }
 
 
 def _epsilons(one: xr.Dataset) -> dict[str, Any]:
@@ -272,6 +293,9 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
     if any(row.failures for row in rows):
         protocol = results.attrs.get("config", {}).get("protocol", {})
         said.append(_failure_sentence(rows, rounds) + _REFUSED * bool(protocol.get("whole_blocks")))
+    if "weights" in results:
+        said.append(text_of("said_weights"))
+    said += _upload_sentences(rows, results)
     if any(row.privacy_level is not None for row in rows):
         said.append(_segment_sentence(rows))
     if any(row.epsilon_worst is not None for row in rows):
@@ -347,6 +371,35 @@ def _failure_sentence(rows: tuple[Row, ...], rounds: int) -> str:
             total = sum(row.failures.values())
             parts.append(f"{total:.4g} of {rounds} under {row.scheme} ({', '.join(why)})")
     return f"Rounds that failed inside the protocol, and left the model as it was: {_join(parts)}."
+
+
+_MUCH_CLIPPED = 0.01
+"""A share of clipped values, of any round, from which sentences report it."""
+
+
+def _upload_sentences(rows: tuple[Row, ...], results: xr.Dataset) -> list[str]:
+    """Report updates that were not finite, and clipping where it changed much of any round."""
+    said = []
+    failed = [f"{row.failed_uploads} under {row.scheme}" for row in rows if row.failed_uploads]
+    if failed:
+        said.append(text_of("said_failed_uploads").format(failed=_join(failed)))
+    clipped = [
+        f"{_percent(row.clipped_fraction)} under {row.scheme} "
+        f"(at most {_percent(row.most_clipped)} in a round)"
+        for row in rows
+        if (row.most_clipped or 0.0) >= _MUCH_CLIPPED
+    ]
+    if clipped:
+        config = results.attrs.get("config", {})
+        norm = config.get("aggregation", {}).get("clip_norm")
+        is_norm = norm is not None and config.get("hetero", {}).get("segments", "none") == "none"
+        name = "said_shortened" if is_norm else "said_clipped"
+        said.append(text_of(name).format(clipped=_join(clipped)))
+    return said
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.2g} %"
 
 
 def _after(rounds: int) -> str:

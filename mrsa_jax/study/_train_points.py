@@ -28,7 +28,15 @@ from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import TRAJECTORIES, VARIABLES, Machine, Variable
 from mrsa_jax.study._simulate_points import history_variables, known_of, of_point
-from mrsa_jax.study._training_setting import Played, Setting, play, setting_of, training_of
+from mrsa_jax.study._training_setting import (
+    Played,
+    Setting,
+    as_trained,
+    guaranteed,
+    play,
+    setting_of,
+    training_of,
+)
 
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
@@ -165,9 +173,12 @@ def run_points(
         memory_bytes=settings[0].memory_bytes,
         mesh=settings[0].mesh,
     )
-    for config, setting, (_, played), result in zip(configs, settings, plays, results, strict=True):
+    each = zip(configs, settings, plays, results, strict=True)
+    for config, setting, (scheme, own), result in each:
         known = of_point(config, None, np.array(np.nan))
         del known["expected_cardinality"]  # which trainings have never kept
+        known["guaranteed_privacy"] = np.asarray(guaranteed(setting, scheme, result))
+        played = as_trained(setting, own, result, at_end=TRAJECTORIES not in kept)
         found = known | _found(setting, played, result, kept)
         yield {name: np.asarray(value) for name, value in found.items()}
 
@@ -189,6 +200,9 @@ def _found(
     is_path = {name: name.endswith("_by_evaluation") for name in more}
     found: dict[str, Any] = {name: own for name, own in more.items() if paths or not is_path[name]}
     found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
+    clipped = result.clipped_fraction[~np.isnan(result.clipped_fraction)]
+    found["clipped_fraction"] = clipped.mean() if clipped.size else np.nan
+    found["failed_uploads"] = int(result.failed_uploads.sum())
     if last is None:
         accuracy, loss = result.accuracy, result.loss
         found |= {
@@ -199,9 +213,6 @@ def _found(
         if paths:
             found |= {"accuracy_by_evaluation": accuracy, "loss_by_evaluation": loss}
             found["evaluated_round"] = result.evaluated_rounds + 1
-    else:  # rounds do not depend on those that follow
-        fewer = dataclasses.replace(setting.config, rounds=last + 1)
-        _, played = _played(dataclasses.replace(setting, config=fewer), kept)
     history = played.history
     if "status" in kept:
         found["status"] = np.asarray(result.status)[: len(history.participation)]

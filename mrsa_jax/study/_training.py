@@ -17,12 +17,14 @@ from mrsa_jax._core.device import in_context, platform
 from mrsa_jax._core.selector import cohort_size_of
 from mrsa_jax.study import _build, _config, _measured, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
+from mrsa_jax.study._participation import log_of
 from mrsa_jax.study._progress import Meter, Progress, Silent
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._runner import VARIABLES
 from mrsa_jax.study._simulate_points import (
     EVERYTHING,
     coordinates,
+    kept_variable,
     known_before,
     known_of,
     nan_if_negative,
@@ -31,6 +33,8 @@ from mrsa_jax.study._simulate_points import (
 from mrsa_jax.study._training_setting import (
     Played,
     Setting,
+    as_trained,
+    guaranteed,
     num_slots,
     plain_aggregator,
     play,
@@ -87,16 +91,21 @@ def teller(
     known = {name: np.asarray(getattr(history, name)) for name in _AFTER_EACH_ROUND}
     spent, seed = _measured.spent(setting, played), setting.config.seed
 
-    def tell(metrics: dict[str, Any]) -> None:
-        note(metrics)
-        index = metrics["step"]
+    def found(index: int) -> dict[str, Any]:
         own = {name: path[index].item() for name, path in known.items()}
         if own["strong_privacy"] < 1:  # nothing was learnt yet
             del own["strong_privacy"]
         own = {name: value for name, value in own.items() if not np.isnan(value)}
+        return own | spent.get(index, {})
+
+    def tell(metrics: dict[str, Any]) -> None:
+        note(metrics)
+        index = metrics["step"]
         who = {"step": index, "scheme": scheme.label, "seed": seed}
+        # the sums are no longer those that were rolled out once an upload has failed
+        own = {} if metrics["failed_uploads"] else found(index)
         for callback in callbacks:
-            callback(who | metrics | own | spent.get(index, {}))
+            callback(who | metrics | own)
 
     return tell
 
@@ -111,6 +120,7 @@ def train_schemes(
     checkpoints: Any = None,
     callbacks: Sequence[Callback] = (),
     early: Callable[[xr.Dataset], None] | None = None,
+    logs: dict[str, str] | None = None,
 ) -> xr.Dataset:
     """Train every scheme of a study, and in a demo attack it.
 
@@ -123,6 +133,7 @@ def train_schemes(
         callbacks: Each is called for every round of every scheme.
         early: Receives a data set of what is known before anything is trained, and after each
             scheme what is known by then; what is still to come is nan or missing.
+        logs: Receives the participation log of each scheme, by label.
 
     Returns:
         The data set; how the trainings went is in its attribute `performance`, by scheme.
@@ -136,6 +147,8 @@ def train_schemes(
         setting = setting_of(config, progress)
         available, rates = _build.build_online(config.seed, population, setting.clients)
         shared = known_before(config, schemes, available, rates)
+        kept = [guaranteed(setting, scheme) for scheme in schemes]
+        shared |= kept_variable(kept)
         compiling.rounds(setting, schemes)
         progress.stage("what the server can know", len(schemes))
         played = []
@@ -151,18 +164,28 @@ def train_schemes(
     with contextlib.ExitStack() as stack:
         beside = ThreadPoolExecutor(1)  # a training leaves a core idle
         stack.callback(beside.shutdown, cancel_futures=True)
-        for scheme, one, own in zip(schemes, played, weak, strict=True):
+        for place, (scheme, own) in enumerate(zip(schemes, weak, strict=True)):
             is_last = scheme is schemes[-1]
-            column, later = _train_one(
-                setting, scheme, one, checkpoints, callbacks, beside, is_last=is_last
+            column, later, actual = _train_one(
+                setting, scheme, played[place], checkpoints, callbacks, beside, is_last=is_last
             )
+            if actual is not played[place]:
+                played[place], own = actual, _quick_weak(config, actual)
+                kept[place] = column.pop("guaranteed_privacy")
+                known |= kept_variable(kept)
+                known |= study_variables([known_of(one.history, EVERYTHING) for one in played])
+            if logs is not None:
+                logs[scheme.label] = log_of(setting, actual)
             columns.append(own | column)
             awaited.append(later)
             while awaited and (is_last or all(found.done() for found in awaited[0].values())):
-                place, later = len(columns) - len(awaited), awaited.pop(0)
-                columns[place] |= {name: found.result() for name, found in later.items()}
-                tell(columns[: place + 1])
+                first, later = len(columns) - len(awaited), awaited.pop(0)
+                columns[first] |= {name: found.result() for name, found in later.items()}
+                tell(columns[: first + 1])
     trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
+    if setting.weights is not None:
+        about = "By how much each client's update was multiplied in the sums, and so in P"
+        trained["weights"] = ("client", setting.weights, {"description": about})
     if not config.protocol.is_plain:
         learnt = np.stack([c["components"] for c in columns])
         about = "Smallest client of the learnt sum that the client is in; nan: in none"
@@ -190,7 +213,7 @@ def _quick_weak(config: DemoConfig | TrainConfig, played: Played) -> dict[str, n
     is_plain = played.rounds is None and played.segments is None
     if not isinstance(config, DemoConfig) or not is_plain:
         return {}
-    bounds = _trial.quick_bounds(played.history)
+    bounds = _trial.quick_bounds(played.history, played.weights)
     return {} if bounds is None else dict(zip(_WEAK, bounds, strict=True))
 
 
@@ -225,6 +248,7 @@ def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
         "accuracy": ("scheme", "evaluation"),
         "loss": ("scheme", "evaluation"),
         "clipped_fraction": ("scheme", "round"),
+        "failed_uploads": ("scheme", "round"),
         "reconstruction_error": ("scheme", "client"),
     }
     found: dict[str, Any] = {
@@ -248,10 +272,11 @@ def _train_one(
     beside: ThreadPoolExecutor,
     *,
     is_last: bool,
-) -> tuple[dict[str, Any], dict[str, Future[Any]]]:
+) -> tuple[dict[str, Any], dict[str, Future[Any]], Played]:
     """Train and, in a demo, attack one scheme; return what goes into the data set.
 
-    Some of it is still computed, during the training of the next scheme.
+    Some of it is still computed, during the training of the next scheme. Last come the rounds as
+    they were trained, which are others than before where uploads have failed.
     """
     config, progress = setting.config, setting.progress
     training = training_of(setting, scheme, played)
@@ -274,12 +299,15 @@ def _train_one(
             result.diverged_round,
             played.history,
         )
+    played = as_trained(setting, played, result)
     status = np.asarray(result.status)
     column = {
         "evaluated_rounds": np.asarray(result.evaluated_rounds),
         "accuracy": np.asarray(result.accuracy),
         "loss": np.asarray(result.loss),
         "clipped_fraction": np.asarray(result.clipped_fraction),
+        "failed_uploads": result.failed_uploads.sum(axis=1, dtype=np.int32),
+        "guaranteed_privacy": guaranteed(setting, scheme, result),
         "status": status,
         "participation": result.participation,
         "components": result.components,
@@ -290,11 +318,11 @@ def _train_one(
     later: dict[str, Future[Any]] = {}
     if result.drift is not None:
         measure = in_context(_measured.measured)
-        later["drift"] = beside.submit(measure, result.drift, played, setting.weights)
+        later["drift"] = beside.submit(measure, result.drift, played)
     is_plain = played.rounds is None and played.segments is None
     if is_plain and isinstance(config, TrainConfig):
         progress.stage(f"{scheme.label}: weak T", 1)
-        weak = _trial.weak_bounds(played.history)
+        weak = _trial.weak_bounds(played.history, played.weights)
         if weak is not None:
             column |= dict(zip(_WEAK, weak, strict=True))
     if isinstance(config, DemoConfig):
@@ -303,7 +331,7 @@ def _train_one(
             column["reconstruction_error"] = attack(progress)
         else:
             later["reconstruction_error"] = beside.submit(in_context(attack), Silent())
-    return column, later
+    return column, later, played
 
 
 def _attack(

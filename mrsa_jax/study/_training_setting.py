@@ -11,6 +11,7 @@ import numpy as np
 from mrsa_jax import availability, federated, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
+from mrsa_jax.selection._rounds import with_weights
 from mrsa_jax.study import _build, _config, _segments, _trial
 from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import Config, DemoConfig, Scheme, TrainConfig
@@ -31,14 +32,34 @@ def segments_of(
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """A scheme's rounds: what a server can know of them, and how they went."""
+    """A scheme's rounds: what a server can know of them, and how they went.
+
+    Attributes:
+        history: What a server that keeps every sum can know.
+        rounds: How clients were lost inside rounds; None where nobody is.
+        rule: What is learnt of such rounds; None as above, and with segments.
+        segments: The scheme's groups and segments; None without.
+        cohorts: With segments: whom the server asked, bool[J, N].
+        sums: With segments: what it has learnt of each, a `SegmentHistory`.
+        weights: Integers [N], by which updates are multiplied in sums; None for 1 each.
+    """
 
     history: _trial.History
-    rounds: selection.RoundHistory | None  # None where nobody is lost inside rounds
+    rounds: selection.RoundHistory | None
     rule: Any
     segments: _segments.SegmentStudy | None = None
-    cohorts: Any = None  # with segments: whom the server asked, bool[J, N]
-    sums: Any = None  # with segments: what it has learnt of each, a `SegmentHistory`
+    cohorts: Any = None
+    sums: Any = None
+    weights: np.ndarray | None = None
+
+    @property
+    def learnt(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return P of the learnt sums of whole updates, with their weights, and their rounds."""
+        own = self.history.participation
+        rows, rounds = own, np.arange(len(own))
+        if self.rounds is not None:
+            rows, rounds = selection.learnt_rows(self.rounds)
+        return with_weights(rows, self.weights), rounds
 
     @property
     def to_train(self) -> Any:
@@ -46,6 +67,11 @@ class Played:
         if self.rounds is not None:
             return self.rounds
         return self.history.participation if self.cohorts is None else self.cohorts
+
+    @property
+    def asked(self) -> Any:
+        """Return whom the server asked, bool[J, N]."""
+        return self.to_train if self.rounds is None else np.asarray(self.rounds.survivors)[:, 0]
 
     @property
     def num_trained(self) -> int:
@@ -96,15 +122,85 @@ def play(
         if segments is None:
             sums = _trial.learnt_sums(cohorts)
             ready()
-            return Played(_trial.analyse(sums, at_end=at_end), None, None)
+            return _judged(setting, sums, None, None, at_end=at_end)
         asked, rounds = np.asarray(cohorts), None
     else:
         rounds = lossy_rounds(config, selector, available, rule)
         if segments is None:
-            return Played(_trial.analyse_rounds(rounds, at_end=at_end), rounds, rule)
+            return _judged(setting, None, rounds, rule, at_end=at_end)
         asked = np.asarray(rounds.survivors)[:, 0]
     history, learnt = _segments.play_segments(segments, asked, rounds, at_end=at_end)
     return Played(history, rounds, None, segments, asked, learnt)
+
+
+def _judged(
+    setting: Setting, sums: Any, rounds: selection.RoundHistory | None, rule: Any, *, at_end: bool
+) -> Played:
+    """Return rounds of whole updates, with what their sums, as they are weighted, let one know."""
+    how: dict[str, Any] = {"at_end": at_end, "weights": setting.weights}
+    if rounds is None:
+        history = _trial.analyse(sums, **how)
+    else:
+        history = _trial.analyse_rounds(rounds, **how)
+    return Played(history, rounds, rule, weights=setting.weights)
+
+
+def as_trained(
+    setting: Setting, played: Played, result: federated.TrainingResult, *, at_end: bool = False
+) -> Played:
+    """Return the rounds as a training went through them: up to its end, less failed uploads.
+
+    Args:
+        setting: What the trainings of the study share.
+        played: The rounds as they were rolled out.
+        result: The training.
+        at_end: As for `play`.
+    """
+    last = result.diverged_round
+    if last is None and not result.failed_uploads.any():
+        return played
+    until = slice(None if last is None else last + 1)
+    own, failed = result.participation[until], result.failed_uploads[until]
+    rounds = played.rounds
+    if rounds is not None:
+        keys = rounds.assignment_keys
+        rounds = rounds._replace(
+            survivors=_less(np.asarray(rounds.survivors)[until], failed),
+            participation=own,
+            status=result.status[until],
+            assignment_keys=None if keys is None else keys[until],
+            components=result.components[until],
+        )
+    if played.segments is None:
+        return _judged(setting, own, rounds, played.rule, at_end=at_end)
+    asked = np.asarray(played.cohorts)[until]
+    survivors = np.broadcast_to(asked[:, None], (len(asked), 5, asked.shape[1]))
+    survivors = _less(survivors, failed) if rounds is None else rounds.survivors
+    history, learnt = _segments.judged(played.segments, survivors, at_end=at_end)
+    return dataclasses.replace(played, history=history, rounds=rounds, cohorts=asked, sums=learnt)
+
+
+def guaranteed(
+    setting: Setting, scheme: Scheme, result: federated.TrainingResult | None = None
+) -> int:
+    """Return the weak T that lasts for any number of rounds of a training; 1 for none.
+
+    Without a result that is of a training in which no upload fails. Weights scale what clients
+    send, so that combinations of sums involve the same clients, less those who weigh nothing.
+    """
+    config = setting.config
+    selector = _build.build_selector(scheme, config.population)
+    loses = result is not None and bool(result.failed_uploads.any())
+    kept = _build.guaranteed_privacy(selector, config.protocol, config.hetero, loses=loses)
+    nothing = 0 if setting.weights is None else int((setting.weights == 0).sum())
+    return max(1, kept - nothing)
+
+
+def _less(survivors: np.ndarray, failed: np.ndarray) -> np.ndarray:
+    """Return V0 to V4 where failed uploads are lost before V3."""
+    fewer = np.array(survivors)
+    fewer[:, 3:] &= ~failed[:, None]
+    return fewer
 
 
 @dataclasses.dataclass

@@ -21,6 +21,7 @@ from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.privacy._summary import keeps_little, summaries
+from mrsa_jax.selection._rounds import with_weights
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
 _MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9
@@ -83,19 +84,24 @@ def earliest(first: np.ndarray, axis: int) -> np.ndarray:
 
 
 def analyse(
-    participation: Any, progress: Callable[[int, int], None] | None = None, *, at_end: bool = False
+    participation: Any,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    at_end: bool = False,
+    weights: np.ndarray | None = None,
 ) -> History:
     """Analyse a history of booleans or weights [..., J, N]; all in integers but F and C.
 
     Trials go through in parts, so that memory in addition to the history is bounded; `progress` is
     called with (trials done, trials) after each. With `at_end`, the last entry of each path is
-    that after the last round, and there need be no others: a small part of the work.
+    that after the last round, and there need be no others: a small part of the work. `weights` are
+    those of the clients in every sum (`with_weights`); a client of weight 0 counts in F and C.
     """
     history = np.asarray(participation)
     trials = history.reshape(-1, *history.shape[-2:])
     step, parts = trials_at_once(*trials.shape), []
     for at in range(0, len(trials), step):
-        parts.append(_analyse(trials[at : at + step], at_end))
+        parts.append(_analyse(trials[at : at + step], at_end, weights))
         if progress is not None:
             progress(min(at + step, len(trials)), len(trials))
     found = joined(parts)
@@ -104,12 +110,14 @@ def analyse(
     return History(**own)
 
 
-def weak_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
+def weak_bounds(
+    history: History, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return bounds on weak T after each round of one history bool[J, N], -1 before the first sum.
 
     Proven ones where that takes seconds, else those in bulk; None where they take minutes.
     """
-    P = history.participation
+    P = with_weights(history.participation, weights)
     products = P.shape[0] * P.shape[1] ** 2
     if products > _MOST_PRODUCTS:
         return None
@@ -118,16 +126,19 @@ def weak_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
     return np.asarray(found.lower), np.asarray(found.upper)
 
 
-def quick_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
+def quick_bounds(
+    history: History, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return bounds on weak T as `weak_bounds` does, from what is known already: no search.
 
     Any combination of the sums involves clients of equal columns together, so weak T is at least
     strong T; it is 1 where, and only where, a client is exposed; and in the lightest combination
     the client of the largest part is hidden among no more clients than exist. It is at most the
     lightest sum, or difference of two; and where the rank has reached the number of different
-    columns, every such set is a combination by itself.
+    columns, every such set is a combination by itself. Weights that are not 0 scale columns, and
+    change neither the rank nor which clients a combination involves.
     """
-    P = history.participation
+    P = with_weights(history.participation, weights) != 0
     if max(P.shape) * P.size > _MOST_PRODUCTS:
         return None
     rows = P.astype(np.float32)  # counts below 2**24 are exact
@@ -135,16 +146,19 @@ def quick_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
     lightest = np.full(len(rows), np.inf, np.float32)
     names, columns = np.zeros(P.shape[1], np.intp), np.zeros(len(rows), np.intp)
     seen = np.zeros(P.shape[1], np.bool_)
+    smallest = np.zeros(len(rows), np.int64)  # of the sets of equal columns
     for j, row in enumerate(rows):
         apart = sizes[:j] + sizes[j] - np.float32(2) * (rows[:j] @ row)
         found = np.append(apart, sizes[j])
         lightest[j] = found[found > 0].min(initial=np.inf)
-        names = np.unique(2 * names + P[j], return_inverse=True)[1]
+        # a column of zeros has the name 0
+        _, names, members = np.unique(2 * names + P[j], return_inverse=True, return_counts=True)
         seen |= P[j]
-        columns[j] = names.max() + bool(seen.all())  # a column of zeros has the name 0
+        smallest[j] = members[0 if seen.all() else 1 :].min(initial=P.shape[1])
+        columns[j] = names.max() + bool(seen.all())
     upper = np.minimum.accumulate(lightest)
     strong, is_exposed = history.strong_privacy, history.exposed_clients > 0
-    upper = np.where(history.rank == columns, np.minimum(upper, strong), upper)
+    upper = np.where(history.rank == columns, np.minimum(upper, smallest), upper)
     upper = np.where(is_exposed, 1, upper)
     hidden = np.ceil(np.nan_to_num(history.hidden_among_worst) * (1 - _NINE_DIGITS))
     lower = np.where(is_exposed, 1, np.maximum(np.maximum(strong, hidden), 2))
@@ -188,11 +202,12 @@ def analysed_bytes(trials: int, rounds: int, clients: int, *, at_end: bool = Fal
     return min(_ENTRY_BYTES * entries, _BLOCKS_BYTES + large * entries)
 
 
-def _analyse(history: np.ndarray, at_end: bool) -> History:
+def _analyse(history: np.ndarray, at_end: bool, weights: np.ndarray | None) -> History:
     own = history.astype(np.bool_, copy=False)  # F and C know no weights
-    found = summaries(history, WORST_AND_MEDIAN) if at_end else None
+    sums = with_weights(history, weights)
+    found = summaries(sums, WORST_AND_MEDIAN) if at_end else None
     if found is None:
-        return _analyse_each_round(history, own)
+        return _analyse_each_round(sums, own)
     counts, rounds = found.counts, np.float32(history.shape[1])
     spread = counts.max(axis=1, keepdims=True) - counts.min(axis=1, keepdims=True)
     total = counts.sum(axis=1, keepdims=True, dtype=np.int64)
@@ -234,14 +249,17 @@ def _analyse_each_round(history: np.ndarray, own: np.ndarray) -> History:
     )
 
 
-def analyse_rounds(history: selection.RoundHistory, *, at_end: bool = False) -> History:
+def analyse_rounds(
+    history: selection.RoundHistory, *, at_end: bool = False, weights: np.ndarray | None = None
+) -> History:
     """Analyse one trial of rounds with dropouts inside.
 
     Privacy is of every sum that was learnt, those over parts of a round and those that failed
     rounds gave away included; F and C are of the rounds' own sums.
     """
     rows, rounds = selection.learnt_rows(history)
-    return analyse_sums(rows, rounds, np.asarray(history.participation), at_end=at_end)
+    sums = with_weights(rows, weights)
+    return analyse_sums(sums, rounds, np.asarray(history.participation), at_end=at_end)
 
 
 def each_trial(played: selection.RoundHistory) -> Iterator[selection.RoundHistory]:
@@ -257,7 +275,7 @@ def analyse_sums(
     """Analyse any number of learnt sums per round.
 
     Args:
-        rows: bool[sums, N], who is in each learnt sum.
+        rows: [sums, N], who is in each learnt sum, or the weights there.
         rounds: int[sums], ascending, the round of each.
         own: bool[J, N], who is in the sum of each round.
         at_end: As for `analyse`.
@@ -269,7 +287,7 @@ def analyse_sums(
     order = np.argsort(np.concatenate([rounds, np.arange(num_rounds)]), kind="stable")
     room = num_rounds * max(1, -(-len(rows) // num_rounds))
     spare = np.zeros((room - len(rows), own.shape[1]), rows.dtype)
-    every = np.concatenate([np.concatenate([rows, np.zeros_like(own)])[order], spare])
+    every = np.concatenate([np.concatenate([rows, np.zeros(own.shape, rows.dtype)])[order], spare])
     ends = np.cumsum(1 + np.bincount(rounds, minlength=num_rounds)) - 1
     found = analyse(every, at_end=at_end)
     round_of = np.searchsorted(ends, np.arange(len(every)))
@@ -340,12 +358,11 @@ def attack_frozen(
 
     Every client trains once from the given model, and sends that update in every round in which
     it took part; each round's sum goes through the aggregator (fresh stochastic rounding each
-    time), and the server solves P X = sums by least squares.
+    time), and the server solves P X = sums by least squares. P holds the weights of the sums.
 
     Args:
         seed: Seed of local training and rounding.
-        training: Its model, data, trainer and weights; with weights the unknowns are weighted
-            updates.
+        training: Its model, data, trainer and weights.
         parameters: float32[d], the frozen model.
         participation: bool[J, N], or a row for each sum that was learnt.
         aggregator: As in training, but without a rule, as only learnt sums are asked of it; the
@@ -393,9 +410,9 @@ def attack_frozen(
         progress(done + 1, len(rows))
     if not sums:
         return np.full(participation.shape[1], np.nan)
-    estimates = attacks.least_squares(participation[learnt], np.stack(sums))
-    truth = updates if weights is None else updates * np.asarray(weights, np.float32)[:, None]
-    return np.asarray(attacks.reconstruction_error(truth, np.asarray(estimates)))
+    P = with_weights(participation[learnt], weights)
+    estimates = attacks.least_squares(P, np.stack(sums))
+    return np.asarray(attacks.reconstruction_error(updates, np.asarray(estimates)))
 
 
 def _alone(quantizer: Any, noise: Any, updates: Any, member: Any, weights: Any) -> np.ndarray:

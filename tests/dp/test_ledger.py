@@ -216,13 +216,18 @@ def test_trainings_are_read_by_all_sums_of_their_rounds():
         (field.name for field in dataclasses.fields(federated.TrainingResult)), np.zeros(3)
     )
     own = {"participation": whole, "components": parts}
-    unasked = dict.fromkeys(("aggregates", "diverged_round", "drift"))
+    unasked = dict.fromkeys(("aggregates", "diverged_round", "drift", "weights"))
     trained = federated.TrainingResult(**fields | unasked | own)
     told = mj.dp.ledger(trained, [1.0, 2.0, 4.0], planned=4)
     expected = [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1], [1, 1, 1, 1]]
     rows = mj.dp.ledger(expected, [1.0, 1.0, 2.0, 4.0], planned=4)
     np.testing.assert_allclose(told.mu, rows.mu)
     np.testing.assert_allclose(told.trajectory(), rows.trajectory()[[1, 2, 3]])
+    weights = np.array([1, 5, 2, 3], np.uint32)
+    heavy = mj.dp.ledger(dataclasses.replace(trained, weights=weights), [1.0, 2.0, 4.0], planned=4)
+    rows = mj.dp.ledger(np.asarray(expected) * weights, [1.0, 1.0, 2.0, 4.0], planned=4)
+    np.testing.assert_allclose(heavy.mu, rows.mu)
+    assert (heavy.mu[1:] > told.mu[1:]).all()
     with pytest.raises(ConfigurationError, match="`strategy` must not be set if a round fell"):
         mj.dp.ledger(trained, 1.0, strategy=np.eye(3))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
+from mrsa_jax.selection._rounds import with_weights
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._findings import AttackFindings
@@ -100,7 +101,8 @@ def _stored_history(folder: pathlib.Path) -> np.ndarray:
     rule = "must be the folder of a `mrsa-jax train`, which has `participation` in its store"
     is_run = "participation" in stored and stored.sizes["scheme"] == 1
     require(is_run, "run", rule, str(folder))
-    return np.asarray(stored["participation"].to_numpy()[0], np.bool_)
+    rows = np.asarray(stored["participation"].to_numpy()[0], np.bool_)
+    return with_weights(rows, stored["weights"].to_numpy() if "weights" in stored else None)
 
 
 def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:

@@ -17,7 +17,11 @@ from mrsa_jax.study._run_folder import Sources
 from mrsa_jax.study._tables import AggregationConfig
 from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
 
-COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {"simulate": (), "train": (), "secagg": ()}
+COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {
+    "simulate": (),
+    "train": ("figures of the weights that sums had, clipped values and failed uploads kept",),
+    "secagg": (),
+}
 """By which changes results of a kind came to differ, oldest first, in a few words each.
 
 Versions of the package with as many changes compute alike, and take each other's points; no other
