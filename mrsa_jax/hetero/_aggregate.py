@@ -120,7 +120,7 @@ def aggregate(
         The outcome; a round that fails shows it in `status`.
 
     Raises:
-        ConfigurationError: If an argument breaks a rule, or a client of V3 has a NaN.
+        ConfigurationError: If an argument breaks a rule, or an update of V3 is not finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -197,12 +197,12 @@ class _Job:
         values, start = self.read(span)
         own = on_device(values), start, span.rows, self.cast
         result, counted = program(*own, *more, width=span.width)
-        bad = np.asarray(counted.has_nan)
+        bad = np.asarray(counted.not_finite)
         if bad.any():
             number = int(bad.any(axis=1).argmax())
             slots = np.flatnonzero(bad[number]).tolist()
             first, stop = span.bounds[number]
-            require(False, "updates", "must not hold NaN", f"slots {slots[:8]}, coordinates "
+            require(False, "updates", "must be finite", f"slots {slots[:8]}, coordinates "
                     f"{first} to {stop}")  # fmt: skip
         self.clipped = self.clipped + np.asarray(counted.outside).sum(axis=0, dtype=np.int32)
         return result

@@ -220,9 +220,9 @@ def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
     update = jnp.concatenate([part.reshape(-1) for part, _, _ in parts])
     # a loop over spans has an axis before that of the segments
     by_client = [[own.reshape(-1, own.shape[-1]) for own in one[:2]] for _, _, one in parts]
-    outside, has_nan = map(jnp.concatenate, zip(*by_client, strict=True))
+    outside, not_finite = map(jnp.concatenate, zip(*by_client, strict=True))
     wrapped = jnp.concatenate([one.wrapped.reshape(-1) for _, _, one in parts])
-    return update, jnp.concatenate(tables), Counted(outside, has_nan, wrapped)
+    return update, jnp.concatenate(tables), Counted(outside, not_finite, wrapped)
 
 
 @jax.jit

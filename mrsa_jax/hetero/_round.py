@@ -166,12 +166,12 @@ class Counted(NamedTuple):
 
     Attributes:
         outside: int32[segments, n], values that were clipped.
-        has_nan: bool[segments, n].
+        not_finite: bool[segments, n].
         wrapped: int32[segments], coordinates of sums that noise takes out of the ring's window.
     """
 
     outside: Any
-    has_nan: Any
+    not_finite: Any
     wrapped: Any
 
 
@@ -215,11 +215,11 @@ def _code_row(values: Array, row: SegmentRows, cast: Cast, bounds: Array) -> tup
     if byzantine is not None:
         attack = fold(cast.key, int(Stream.ATTACK), _ATTACK + row.segment)
         values = byzantine.corrupt_updates(fold(attack, 0), values, mine | ~cast.sent)
-    codes, outside, has_nan = encode_row(keys, values, row.levels, bounds, cast.widest)
+    codes, outside, not_finite = encode_row(keys, values, row.levels, bounds, cast.widest)
     wrapped = jnp.int32(0)
     if cast.noise is not None:
         codes, wrapped = noisy_row(codes, keys, row, cast.noise, cast.summed)
-    counted = Counted(outside, has_nan, wrapped)
+    counted = Counted(outside, not_finite, wrapped)
     if byzantine is None:
         return codes, counted
 

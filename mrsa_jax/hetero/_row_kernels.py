@@ -60,7 +60,7 @@ def encode_row(
     bounds: Float32[Array, " 2"],
     widest: int,
 ) -> tuple[UInt32[Array, "n w"], Int32[Array, " n"], Bool[Array, " n"]]:
-    """Return one segment's codes, how many values of each client were clipped, and who has a NaN.
+    """Return one segment's codes, how many values of each were clipped, and whose are not finite.
 
     The draws are of the length of the widest segment, whatever the generator makes of lengths.
     """
@@ -69,13 +69,14 @@ def encode_row(
     step = (upper - lower) / top
     is_inside = (values >= lower) & (values <= upper)
     outside = jnp.sum(~is_inside, axis=1, dtype=jnp.int32)
-    has_nan = jnp.isnan(jnp.max(values, axis=1))
+    # infinite or NaN where any value is
+    is_finite = jnp.isfinite(jnp.max(jnp.abs(values), axis=1))
     clipped = jnp.clip(jnp.where(jnp.isnan(values), lower, values), lower, upper)
     scaled = jnp.minimum((clipped - lower) / step, top)
     floor = jnp.floor(scaled)
     threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
     words = joined_words(keys, min(widest, _DRAWS_OF_A_KEY), widest)[:, : values.shape[1]]
-    return floor.astype(jnp.uint32) + (words < threshold).astype(jnp.uint32), outside, has_nan
+    return floor.astype(jnp.uint32) + (words < threshold).astype(jnp.uint32), outside, ~is_finite
 
 
 def plain_row(

@@ -40,7 +40,7 @@ UPDATES = np.random.default_rng(0).uniform(-1.2, 1.0, (6, 7)).astype(np.float32)
         ({"updates": lambda a, b: UPDATES}, r"`updates` must return the shape \(6, 3\)"),
         (
             {"updates": UPDATES * np.float32(np.nan)},
-            r"`updates` must not hold NaN; got 'slots \[0,",
+            r"`updates` must be finite; got 'slots \[0,",
         ),
         ({"value_range": (1.0, -1.0)}, "`value_range` must be finite with r1 < r2"),
         ({"survivors": np.ones(5, bool)}, r"`survivors` must have shape \(5, 6\)"),
