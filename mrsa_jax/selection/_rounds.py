@@ -197,7 +197,7 @@ def learnt_rows(
 
 
 def with_weights(
-    rows: Bool[np.ndarray, "*trials sums clients"], weights: Any
+    rows: Shaped[np.ndarray, "*trials sums clients"], weights: Any
 ) -> Shaped[np.ndarray, "*trials sums clients"]:
     """Return P of learnt sums: who is in each, times the weights that the sums had.
 

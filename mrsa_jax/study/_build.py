@@ -126,15 +126,16 @@ def guaranteed_privacy(
     rounds where the selection never parts them and no sum does: clients enforce them; or nobody is
     lost inside a round, or the policy drops or aborts for whole blocks, the graph cannot become
     disconnected, and each group of each segment holds whole blocks. A fixed cohort of all clients
-    is a block.
+    is a block, unless the policy drops the selection's blocks from it.
 
     `loses`: whether clients were lost inside rounds although no step loses any, as where uploads
     have failed.
     """
     protocol = protocol or ProtocolConfig()
     k, block = sizes_of(selector)
-    target = selector.num_clients if k == selector.num_clients else block
     loses = loses or protocol.step_dropout_rate > 0
+    is_one = k == selector.num_clients and not (loses and protocol.split_policy == "drop_block")
+    target = selector.num_clients if is_one else block
     stated = int(getattr(selector, "privacy_target", 1))
     if loses and protocol.split_policy != "abort":
         stated = 1

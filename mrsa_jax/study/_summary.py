@@ -10,7 +10,7 @@ import numpy as np
 
 from mrsa_jax._core.status import Status
 from mrsa_jax.study._page import text_of
-from mrsa_watch._base.html import hidden_words
+from mrsa_watch._base.html import hidden_words, number
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -399,7 +399,7 @@ def _upload_sentences(rows: tuple[Row, ...], results: xr.Dataset) -> list[str]:
 
 
 def _percent(share: float | None) -> str:
-    return f"{100 * (share or 0.0):.2g} %"
+    return f"{number(100 * (share or 0.0), 2)} %"
 
 
 def _after(rounds: int) -> str:
