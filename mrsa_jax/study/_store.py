@@ -194,7 +194,8 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         its table, plots and report.
 
     Raises:
-        ConfigurationError: If the folder holds no complete study of a known schema.
+        ConfigurationError: If the folder holds no complete study of a known schema, or one of
+            weighted sums whose figures are of sums without weights.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -228,6 +229,12 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     results = (_view.View(folder, manifest).opened() if is_sweep
                else _view.open_arrays(folder / _STORE))  # fmt: skip
     told = {name: json.loads(text) for name, text in results.attrs.items()}
+    is_weighted = not is_sweep and told["config"].get("aggregation", {}).get("weighted", False)
+    rule = (
+        "must be a study whose figures count the weights of its sums, and this one was made by a "
+        "version that took them for equal: run its settings again"
+    )
+    require(not is_weighted or "weights" in results, "path", rule, str(folder))
     return _accessor.find_schemes(results).assign_attrs(told)
 
 

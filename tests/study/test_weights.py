@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import shutil
 from fractions import Fraction
 from typing import Any
 
@@ -97,10 +98,9 @@ def test_histories_are_those_of_the_weighted_matrix(at_end: bool) -> None:
     """Of random histories, weights of 0 and weights that are all alike among them."""
     rng = np.random.default_rng(5)
     for trial in range(24):
-        rounds, clients = rng.integers(2, 9), rng.integers(3, 8)
-        P = rng.random((rounds, clients)) < 0.5
+        P = rng.random((6, 6)) < 0.5
         P[0, :2] = True
-        weights = rng.integers(trial % 2, 5, clients) * (7 if trial % 3 else 1)
+        weights = rng.integers(trial % 2, 5, 6) * (7 if trial % 3 else 1)
         weights[0] = max(weights[0], 1)
         found = _trial.analyse(P, at_end=at_end, weights=weights)
         weighted = P * weights
@@ -255,6 +255,16 @@ def test_sums_of_a_weighted_run_are_attacked_with_its_weights(tmp_path: pathlib.
     expected = mj.attacks.reconstruction_error(updates, mj.attacks.least_squares(P, P @ updates))
     own = [row["error"] for row in found.scores]
     np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_study_whose_figures_ignore_weights_is_refused(tmp_path: pathlib.Path) -> None:
+    """As version 1.0 wrote it: with a table that is not of its sums."""
+    config = _config(study.TrainConfig, scheme="batch_partitioning:3", out=tmp_path / "run")
+    study.run_and_save(config)
+    assert "weights" in study.open_study(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "results.zarr" / "weights")
+    with pytest.raises(mj.ConfigurationError, match="count the weights of its sums"):
+        study.open_study(tmp_path / "run")
 
 
 @pytest.mark.usefixtures("sized")
