@@ -120,7 +120,7 @@ def with_own_keys(state: Any, key: Key[Array, ""]) -> Any:
         if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
             each = jax.vmap(lambda own: fold(own, *words))(leaf.reshape(-1))
             return each.reshape(leaf.shape)
-        implementation = _OF_WORDS.get(getattr(leaf, "shape", ())) if dtype == jnp.uint32 else None
+        implementation = _OF_WORDS.get(leaf.shape) if dtype == jnp.uint32 else None
         if implementation is None:
             return leaf
         typed = jax.random.wrap_key_data(leaf, impl=implementation)

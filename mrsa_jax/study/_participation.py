@@ -25,7 +25,7 @@ def log_of(setting: Setting, played: Played) -> str:
         "format": FORMAT, "version": VERSION, "system": f"mrsa_jax {__version__}",
         "aggregation": "secagg", "pseudonyms": None, "run": 0,
     }  # fmt: skip
-    asked = np.asarray(played.asked)
+    asked = played.survivors[:, 0]
     learnt = list(_learnt(setting, played))
     seen = {line["round"] for line in learnt}
     # a sum of clients who weigh nothing teaches nothing

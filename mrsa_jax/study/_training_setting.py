@@ -39,7 +39,8 @@ class Played:
         rounds: How clients were lost inside rounds; None where nobody is.
         rule: What is learnt of such rounds; None as above, and with segments.
         segments: The scheme's groups and segments; None without.
-        cohorts: With segments: whom the server asked, bool[J, N].
+        cohorts: Whom the server asked, bool[J, N], with segments and after failed uploads; None
+            where all of them are in their round's sum, or `rounds` has them.
         sums: With segments: what it has learnt of each, a `SegmentHistory`.
         weights: Integers [N], by which updates are multiplied in sums; None for 1 each.
     """
@@ -69,9 +70,11 @@ class Played:
         return self.history.participation if self.cohorts is None else self.cohorts
 
     @property
-    def asked(self) -> Any:
-        """Return whom the server asked, bool[J, N]."""
-        return self.to_train if self.rounds is None else np.asarray(self.rounds.survivors)[:, 0]
+    def survivors(self) -> np.ndarray:
+        """Return V0 to V4 of each round, bool[J, 5, N]; V0 are those whom the server asked."""
+        if self.rounds is not None:
+            return np.asarray(self.rounds.survivors)
+        return np.repeat(np.asarray(self.to_train)[:, None], 5, axis=1)
 
     @property
     def num_trained(self) -> int:
@@ -161,21 +164,23 @@ def as_trained(
         return played
     until = slice(None if last is None else last + 1)
     own, failed = result.participation[until], result.failed_uploads[until]
+    survivors = played.survivors[until].copy()
+    survivors[:, 3:] &= ~failed[:, None]
     rounds = played.rounds
     if rounds is not None:
         keys = rounds.assignment_keys
-        rounds = rounds._replace(
-            survivors=_less(np.asarray(rounds.survivors)[until], failed),
-            participation=own,
-            status=result.status[until],
-            assignment_keys=None if keys is None else keys[until],
-            components=result.components[until],
-        )
+        changed: dict[str, Any] = {
+            "survivors": survivors,
+            "participation": own,
+            "status": result.status[until],
+            "assignment_keys": None if keys is None else keys[until],
+            "components": result.components[until],
+        }
+        rounds = rounds._replace(**changed)
+    asked = survivors[:, 0]
     if played.segments is None:
-        return _judged(setting, own, rounds, played.rule, at_end=at_end)
-    asked = np.asarray(played.cohorts)[until]
-    survivors = np.broadcast_to(asked[:, None], (len(asked), 5, asked.shape[1]))
-    survivors = _less(survivors, failed) if rounds is None else rounds.survivors
+        actual = _judged(setting, own, rounds, played.rule, at_end=at_end)
+        return dataclasses.replace(actual, cohorts=asked)
     history, learnt = _segments.judged(played.segments, survivors, at_end=at_end)
     return dataclasses.replace(played, history=history, rounds=rounds, cohorts=asked, sums=learnt)
 
@@ -194,13 +199,6 @@ def guaranteed(
     kept = _build.guaranteed_privacy(selector, config.protocol, config.hetero, loses=loses)
     nothing = 0 if setting.weights is None else int((setting.weights == 0).sum())
     return max(1, kept - nothing)
-
-
-def _less(survivors: np.ndarray, failed: np.ndarray) -> np.ndarray:
-    """Return V0 to V4 where failed uploads are lost before V3."""
-    fewer = np.array(survivors)
-    fewer[:, 3:] &= ~failed[:, None]
-    return fewer
 
 
 @dataclasses.dataclass

@@ -83,6 +83,8 @@ def test_figures_are_of_the_sums_that_were_made(tmp_path: pathlib.Path) -> None:
     assert "are in no sum" in (out / "report.html").read_text()
     log = privacy.read_log(out / "participation.jsonl")
     np.testing.assert_array_equal(log.participation, P)
+    lines = [json.loads(line) for line in (out / "participation.jsonl").read_text().splitlines()]
+    assert all(line["asked"] == list("012345") for line in lines[1:])
     text = (out / "tracking" / "metrics.jsonl").read_text()
     for line, count in zip(map(json.loads, text.splitlines()), failed.cumsum(), strict=True):
         assert line["failed_uploads"] == count
