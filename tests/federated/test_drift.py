@@ -303,7 +303,7 @@ def test_many_measure_each_its_own() -> None:
 
 
 def test_of_a_diverged_training_the_rounds_before_it() -> None:
-    trainer = mj.federated.local_sgd(_MODEL, 1e30, batch_size=8)
+    trainer = mj.federated.local_sgd(_MODEL, 3e38, batch_size=1, num_epochs=9)
     result = _train(trainer=trainer, measure_drift=True)
     assert result.diverged_round == 0
     assert result.drift.rounds.size == 0

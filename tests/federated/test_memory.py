@@ -51,7 +51,7 @@ def test_parts_by_hand() -> None:
     assert plain.data_bytes == samples + 4 * (8 * 256 + 8 + 650)
     assert plain.training_bytes >= 4 * 650 * 4  # the updates at least
     more = _estimate(width=1, num_rounds=100, keep_aggregates=True)
-    assert more.host_bytes == 100 * (6 * 5 + 16) + 100 * 650 * 4
+    assert more.host_bytes == 100 * (6 * 6 + 16) + 100 * 650 * 4
     assert more.peak_bytes == plain.peak_bytes + more.host_bytes
     assert _estimate(width=4).training_bytes > plain.training_bytes
     # a lattice that turns 650 numbers sends 1024: six arrays of four clients and eight models

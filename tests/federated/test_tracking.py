@@ -101,6 +101,7 @@ def _expected(result: mj.federated.TrainingResult, run: int) -> list[dict[str, A
             "cohort_size": int(_HISTORY[index].sum()),
             "summed_clients": int(result.participation[index].sum()),
             "wrapped": int(result.wrapped[index]),
+            "failed_uploads": int(result.failed_uploads[: index + 1].sum()),
         }
         if _HISTORY[index].any():
             own["clipped_fraction"] = float(result.clipped_fraction[index])
