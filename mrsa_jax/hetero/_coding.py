@@ -57,7 +57,7 @@ def encode(
         r1, as in `quantize.stochastic`.
 
     Raises:
-        ConfigurationError: If shapes do not fit, a value is not finite, or the range is none.
+        ConfigurationError: If shapes do not fit, a value is NaN, or the range is none.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -73,8 +73,8 @@ def encode(
     """
     bounds = check_range(value_range)
     values = check_updates(updates, layout)
-    whole = is_traced(values) or bool(np.isfinite(np.asarray(values)).all())
-    require(whole, "updates", "must be finite", "NaN or infinity")
+    whole = is_traced(values) or not bool(np.isnan(np.asarray(values)).any())
+    require(whole, "updates", "must not hold NaN", "NaN")
     spans = spans_of(layout)
     widest = max(span.width for span in spans)
     draws = draw_keys(key, client_ids(members, layout), layout.rows.segment, widest)

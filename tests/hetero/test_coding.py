@@ -29,7 +29,7 @@ def updates_of(layout=None, seed=0, low=-1.0, high=3.0):
     [
         ({"updates": np.zeros((7, 10), np.float32)}, r"`updates` must have the shape \(7, 11\)"),
         ({"updates": np.zeros((7, 11), np.int32)}, "`updates` must be floating point"),
-        ({"updates": np.full((7, 11), np.nan, np.float32)}, "`updates` must be finite"),
+        ({"updates": np.full((7, 11), np.nan, np.float32)}, "`updates` must not hold NaN"),
         ({"value_range": (1.0, -1.0)}, r"`value_range` must be finite with r1 < r2"),
         ({"value_range": (0.0, float("inf"))}, r"`value_range` must be finite with r1 < r2"),
         ({"members": np.zeros(6, np.int32)}, "`members` must be 7 integers"),

@@ -220,7 +220,8 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
     learnt = {"accuracy", "reconstruction_error", "failures", "update_spread", "update_memory",
               "update_lasting", "update_hidden_worst", "update_hidden_median", "bits_worst",
               "bits_median", "update_mates_worst", "update_mates_correlation",
-              "update_mates_cap"}  # fmt: skip
+              "update_mates_cap", "clipped_fraction", "most_clipped",
+              "failed_uploads"}  # fmt: skip
     for count, found in enumerate([first, *later]):
         for place, (row, last) in enumerate(zip(found.rows, rows, strict=True)):
             own = dataclasses.asdict(row)
