@@ -43,7 +43,6 @@ import shlex
 import sys
 import unicodedata
 import urllib.parse
-import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -196,9 +195,8 @@ def alike_client(name: str) -> Any:
     """
     name = html.unescape(urllib.parse.unquote(name))
     if "\\" in name and name.isascii():
-        with contextlib.suppress(UnicodeDecodeError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of codes that are none
-            name = name.encode().decode("unicode_escape")
+        codes = r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})"
+        name = re.sub(codes, lambda code: chr(int(code[1] or code[2], 16)), name)
     if not name.isascii() or not name.isprintable():
         name = latin(name)
     name = " ".join(name.casefold().split())

@@ -147,6 +147,7 @@ _INVISIBLE = re.compile(
 _DASHES = frozenset(
     "\u2043\u2212\u02d7\u2cba\u30fc\uff70"
 )  # besides those that Unicode calls dashes
+_CODE = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})")
 _SEPARATORS = re.compile(r"[\s_\-]+")
 _QUOTED = re.compile(r"b?(['\"`])(.*)\1")
 _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:[, ']\d{3})+")
@@ -226,8 +227,7 @@ def _unescaped(text: str) -> str:
 
         text = unescape(text)
     if "\\" in text and text.isascii():
-        with contextlib.suppress(UnicodeDecodeError):
-            text = text.encode("ascii").decode("unicode_escape")
+        text = _CODE.sub(lambda code: chr(int(code[1] or code[2], 16)), text)
     return text
 
 

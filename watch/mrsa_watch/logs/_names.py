@@ -24,12 +24,6 @@ def text_of_cell(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def check_alike(name: Any, other: Any, kind: str, where: str) -> None:
-    """Raise if a name is another than one that it is like."""
-    if type(other) is not type(name) or other != name:
-        fault_alike(name, other, kind, where)
-
-
 def fault_alike(name: Any, other: Any, kind: str, where: str) -> NoReturn:
     """Raise the error for two names that may be one."""
     fault(where, f"one way to write a {kind} (write both alike if they are one {kind}, and if "

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from mrsa_watch._base.errors import check_known, require
+from mrsa_watch._base.files import user_path
 from mrsa_watch._base.tables import is_table
 from mrsa_watch._base.untrusted import start_of
 from mrsa_watch.logs import _columns
@@ -197,7 +198,7 @@ def _read(path: Any, options: Layout) -> ParticipationLog:
         from mrsa_watch.logs._frame import read_frame
 
         return read_frame(path, options)
-    file = pathlib.Path(path)
+    file = user_path(path)
     magic = start_of(file, 6)
     kind = _format_of(file, magic) if options.format == "auto" else options.format
     return _reader(kind)(file, options)
