@@ -12,6 +12,7 @@ import numpy as np
 from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among, hidden_among, hidden_among_trajectory
+from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
@@ -112,6 +113,8 @@ class Hidden:
         least_client: Whose it is.
         median: Of those who took part; None where not all are known.
         drifting: How updates drift; None if they never changed.
+        at_least: Among how many every client is hidden in any case, where `least` is not known: the
+            strong privacy T, as clients with equal columns cannot be distinguished.
     """
 
     values: np.ndarray = dataclasses.field(compare=False, repr=False)
@@ -120,6 +123,7 @@ class Hidden:
     least_client: Hashable
     median: float | None
     drifting: Drifting | None = None
+    at_least: int = 1
 
     @staticmethod
     def of(
@@ -137,7 +141,10 @@ class Hidden:
         else:
             values = np.asarray(hidden_among(log.participation, **drifting.settings(log)))
             exposed = np.flatnonzero(values == 1.0).tolist()
-        return Hidden.saying(values, log.clients, exposed, drifting)
+        found = Hidden.saying(values, log.clients, exposed, drifting)
+        if found.least is not None:
+            return found
+        return dataclasses.replace(found, at_least=strong_privacy(log.participation) or 1)
 
     @staticmethod
     def saying(
@@ -198,6 +205,9 @@ class Hidden:
         whose, under = "client", ""
         if self.drifting is not None:
             whose, under = "the worst update of client", f", {self.condition}"
+        if self.least is None and self.at_least >= max(target, 2):
+            return True, (f"every client is hidden among at least {self.at_least}, the fewest "
+                          f"clients that are in exactly the same sums{under}")  # fmt: skip
         if self.least is None:
             what = whose.replace("client", "the worst client").replace("of the worst", "of any")
             return False, f"among how many {what} is hidden {self.unknown}{under}"

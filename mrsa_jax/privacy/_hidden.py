@@ -16,8 +16,11 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
+from mrsa_jax.privacy._enclosures import inverse_of_factor
+from mrsa_jax.privacy._equal_columns import class_sizes
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
 from mrsa_jax.privacy._updates import hidden_updates, kernel_of, traced_updates
+from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import check_number, require
 
 # ---- Among how many clients each is hidden, where floats do not know it: integers and enclosures.
@@ -26,16 +29,16 @@ from mrsa_watch._base.errors import check_number, require
 # bits as nine digits need: a midpoint and a proven bound of what it is wrong by (Arb, in
 # python-flint). `work` bounds what it costs: a history too large is left open.
 
-MOST_WORK = 3 * 10**6  # as `work` counts: some seconds on a core
+MOST_WORK = 5 * 10**8  # as `work` counts: some seconds on a core
 _BITS = (192, 512, 2048)
 _RADIUS = 1e-13  # of the figures, relative to them
 _NOTHING = 1e-30
 
 
-def work(rounds: int, clients: int, *, has_noise: bool) -> int:
-    """Return what `excess` costs at most: rows x rows x (rows + columns)."""
-    rank = rounds if has_noise else min(rounds, clients)
-    return rank**2 * (rank + clients)
+def work(rounds: int, columns: int, *, has_noise: bool) -> int:
+    """Return what `excess` costs at most: rows x rows x (rows + distinct columns)."""
+    rank = rounds if has_noise else min(rounds, columns)
+    return rank**2 * (rank + columns)
 
 
 def excess(
@@ -55,20 +58,22 @@ def excess(
     is_noisy = np.zeros(len(history), np.bool_) if variances is None else variances > 0
     quiet = np.asarray(history * ~is_noisy[:, None])
     is_new = is_noisy | (np.diff(np.asarray(rank_trajectory(quiet)), prepend=0) > 0)
-    rows = [[int(value) for value in row] for row in history[is_new]]
-    columns: dict[tuple[int, ...], int] = {}
-    own = np.array([columns.setdefault(each, len(columns)) for each in zip(*rows, strict=True)])
-    rank = len(rows)
+    rank = int(is_new.sum())
     if not rank:
         return np.full((1 if last_only else len(history), history.shape[1]), np.inf)
+    # clients of one column are hidden alike, so each column is looked at once
+    _, first, owner = np.unique(
+        column_codes(history[is_new]), return_index=True, return_inverse=True
+    )
+    rows = [[int(value) for value in row] for row in history[is_new]]
+    columns = [[int(value) for value in row] for row in history[is_new][:, first]]
     noise = [0.0] * rank if variances is None else variances[is_new].tolist()
-    distinct = [list(each) for each in zip(*columns, strict=True)]
     for bits in _BITS:
-        found = _enclosed(rows, distinct, noise, bits, last_only)
+        found = _enclosed(rows, columns, noise, bits, last_only)
         if found is not None:
             levels = np.cumsum(is_new)[-1:] if last_only else np.cumsum(is_new)
-            found = np.concatenate([np.full((1, len(columns)), np.inf), found])
-            return np.asarray(found[1:] if last_only else found[levels])[:, own]
+            found = np.concatenate([np.full((1, len(first)), np.inf), found])
+            return np.asarray(found[1:] if last_only else found[levels])[:, owner]
     return None
 
 
@@ -83,15 +88,24 @@ def _enclosed(
         gram = flint.arb_mat(whole * whole.transpose()).tolist()
         for k, variance in enumerate(noise):
             gram[k][k] += flint.arb(variance)
-        inverse = _inverse_of_factor(gram)
+        inverse = inverse_of_factor(gram)
         if inverse is None:
             return None
         units = (flint.arb_mat(inverse) * flint.arb_mat(flint.fmpz_mat(columns))).tolist()
         found = []
-        for column in zip(*units, strict=True):
-            own = [_excess_of(h) for h in itertools.accumulate(q * q for q in column)]
-            found.append(own[-1:] if last_only else own)
-        return None if any(None in own for own in found) else np.array(found, np.float64).T
+        for entries, column in zip(
+            zip(*units, strict=True), zip(*columns, strict=True), strict=True
+        ):
+            shares = _sums_of_squares(entries, column)
+            found.append([_excess_of(h) for h in (shares[-1:] if last_only else shares)])
+        return None if any(None in each for each in found) else np.array(found, np.float64).T
+
+
+def _sums_of_squares(entries: Sequence[Any], column: Sequence[int]) -> list[Any]:
+    """Return the shares after each row: exactly 0 before the first one that the column is in."""
+    before = next((k for k, value in enumerate(column) if value), len(column))
+    later = itertools.accumulate(entry * entry for entry in entries[before:])
+    return [entries[0] * 0] * before + list(later)
 
 
 def _excess_of(share: Any) -> float | None:
@@ -104,28 +118,6 @@ def _excess_of(share: Any) -> float | None:
     if value > 0 and value.rad() <= _RADIUS * value:
         return float(value)
     return 0.0 if abs(value) < _NOTHING else None
-
-
-def _inverse_of_factor(gram: list[list[Any]]) -> list[list[Any]] | None:
-    """Return the inverse of the lower Cholesky factor; None where no pivot is surely positive."""
-    lower: list[list[Any]] = []
-    inverse: list[list[Any]] = []
-    for k, row in enumerate(gram):
-        own: list[Any] = []
-        for j in range(k):
-            rest = row[j] - sum((a * b for a, b in zip(own, lower[j], strict=False)), row[j] * 0)
-            own.append(rest / lower[j][j])
-        square = row[k] - sum((a * a for a in own), row[k] * 0)
-        if not square > 0:
-            return None
-        own.append(square.sqrt())
-        lower.append(own)
-        line = [
-            -sum((own[i] * inverse[i][j] for i in range(j, k)), row[k] * 0) / own[k]
-            for j in range(k)
-        ]
-        inverse.append([*line, 1 / own[k], *[row[k] * 0] * (len(gram) - k - 1)])
-    return inverse
 
 
 # ---- Among how many clients each one is hidden: what T, a count of clients, does not tell.
@@ -161,7 +153,9 @@ def hidden_among(
     in a class of m clients with equal columns v is constant, |v|^2 >= m v_i^2 and h_i <= 1/m; and
     of the w entries of a v of smallest support one has v_i^2 >= |v|^2/w. (Of one client alone that
     is not true: the first of v = (1, 100) is hidden among 10,001, in a combination of two.) The
-    leverages add up to the rank, whatever the scheme.
+    leverages add up to the rank, whatever the scheme. A class of m clients with equal columns is
+    merged into one client before floats are asked, so no member is hidden among fewer than m. It is
+    exactly m where the sum of the class follows from the sums.
 
     **Where updates drift** (`memory`, `share`) the figure is of the update of one round: with R the
     correlation of a client's updates over the rounds, D_i = diag(p_i) and c = D_i R e_r, all sums
@@ -218,7 +212,8 @@ def hidden_among(
     exactly at 1 by noisy sums, and a row closer than about 1e-11 to the span of those before
     counts as in it. Of near-dependent rows (weights that differ in their last digits) floats may
     know nothing: a bound of what they err by tells, and what is not known to nine digits is
-    computed with proven bounds from the integers where the history is small, and NaN elsewhere.
+    computed with proven bounds from the integers, up to some 600 independent rows. It is NaN for
+    larger histories, and inside a transformation, where nothing is merged.
 
     Cost: three products of the min(J, N) independent rows with themselves and their factor, and
     the exact ranks; histories of very many clients go by pieces of their columns.
@@ -266,7 +261,8 @@ def _of_updates(array: Any, kernel: Any, noise: Any, spread: Any, how: str) -> n
         require(alone, "memory", "must not be 1 between rows inside a JAX transformation")
         inside = traced_updates(on_device(array).reshape(-1, rounds, clients), *given)
         return inside.reshape(*lead, *inside.shape[1:])
-    found = hidden_updates(np.asarray(array).reshape(-1, rounds, clients), *given)
+    histories = np.asarray(array).reshape(-1, rounds, clients)
+    found = hidden_updates(histories, *given, most_work=MOST_WORK)
     return found.reshape(*lead, *found.shape[1:])
 
 
@@ -374,16 +370,19 @@ def among(
             found = 1 / shares - (1.0 if of_rest else 0.0)
     if is_traced(array) or not np.isnan(found).any() or (root is not None and root.ndim == 2):
         return found
-    rounds, clients = array.shape[-2:]
-    stacked = np.asarray(array).reshape(-1, rounds, clients)
+    rounds = array.shape[-2]
+    stacked = np.asarray(array).reshape(-1, *array.shape[-2:])
     out = np.array(found)
     flat = out.reshape(len(stacked), -1, out.shape[-1])
     left = MOST_WORK
     for history, own in zip(stacked, flat, strict=True):
         is_unknown = np.isnan(own)
         is_unknown &= np.logical_or.accumulate((history != 0).any(axis=1))[-len(own) :, None]
-        left -= work(rounds, clients, has_noise=root is not None) if is_unknown.any() else 0
-        if not is_unknown.any() or left < 0:
+        if not is_unknown.any():
+            continue
+        columns = len(np.unique(column_codes(history)))
+        left -= work(rounds, columns, has_noise=root is not None)
+        if left < 0:
             continue
         if quantiles is not None:
             whole = np.atleast_2d(among(history, root, last_only=last_only, first=first))
@@ -392,7 +391,11 @@ def among(
         known = excess(history, None if root is None else root**2, last_only=last_only)
         if known is not None:
             # exact ranks told who is exposed, so nobody here is
-            known = np.where(known > 0, known, np.nan) if of_rest else np.maximum(1 + known, _ABOVE)
+            if of_rest:
+                known = np.where(known > 0, known, np.nan)
+            else:
+                sizes = class_sizes(history[None], last_only=last_only)[0]
+                known = np.maximum(1 + known, np.maximum(sizes, _ABOVE))
             own[:] = np.where(is_unknown, known, own)
     return out
 

@@ -13,7 +13,6 @@ Noise is seen as further columns: with F F^T = Omega the Gram matrix of [P, F/s]
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import jax
@@ -25,6 +24,13 @@ from jaxtyping import Array, Bool, Float64
 from mrsa_jax._core.arrays import on_device, quick_for_little, varying_like
 from mrsa_jax._core.device import at_once, is_traced, map_tiles, platform
 from mrsa_jax.modular import rank_trajectory
+from mrsa_jax.privacy._equal_columns import (
+    Merged,
+    class_sizes,
+    least_hidden,
+    merge_equal_columns,
+    wide_classes,
+)
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage_wide import (
     Wide,
@@ -61,12 +67,15 @@ def leverages(
         quantiles: Instead of all clients', these quantiles of `hidden_among_trajectory`.
         last_only: Whether only what holds after the last round.
         first: int32 `[clients]`, from which round each is taken for exposed, -1 for never: for
-            a caller who knows it, of a history that does not go by columns. None: found here.
+            a caller who knows it, of a history that does not go by columns. None: found here, as
+            where several clients have equal columns.
 
     Returns:
         float64 `[..., rounds, clients]`, without rounds where `last_only`; with quantiles these of
-        1 / leverage instead of the clients. Traced values are rounded as JAX is set. NaN where
-        floats do not know it to nine digits, with noise to six.
+        1 / leverage instead of the clients. Traced values are rounded as JAX is set. At most one
+        over the size of a client's class of equal columns, and exactly that where the sum of the
+        class follows from sums without noise. NaN where floats do not know it to nine digits, with
+        noise to six.
     """
     rounds, clients = array.shape[-2:]
     kept = () if last_only else (rounds,)
@@ -82,20 +91,24 @@ def leverages(
     )  # fmt: skip
     if is_traced(array):
         traced = on_device(array).reshape(-1, rounds, clients)
-        inside = run(traced, precision=jax.dtypes.canonicalize_dtype(np.float64))
+        inside = run(traced, merged=None, precision=jax.dtypes.canonicalize_dtype(np.float64))
         return inside.reshape(*array.shape[:-2], *kept)
     stacked = np.asarray(array).reshape(-1, rounds, clients)
     found = np.empty((len(stacked), *kept), np.float64)
     if goes_by_columns(rounds, clients):
         for history, out in zip(stacked, found, strict=True):
-            _follow_wide(np.atleast_2d(out), history, root, quantiles, last_only, of_rest)
+            _of_wide(np.atleast_2d(out), history, root, quantiles, last_only, of_rest)
         return found.reshape(*array.shape[:-2], *kept)
     step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
     for start in range(0, len(stacked), step):
         part = stacked[start : start + step]
         # a shorter last chunk is filled up, so that one program serves all
         whole = np.concatenate([part, np.zeros((step - len(part), rounds, clients), part.dtype)])
-        shares = np.asarray(run(whole, precision=np.dtype(np.float64)))[: len(part)]
+        merged = merge_equal_columns(whole)
+        shares = np.asarray(run(whole, merged=merged, precision=np.dtype(np.float64)))[: len(part)]
+        if not last_only and (quantiles is None or on_host):
+            # what is one column after some rounds may be several at the end
+            shares = np.minimum(shares, least_hidden(class_sizes(part, last_only=False)))
         if has_large:
             is_in = np.logical_or.accumulate(part != 0, axis=1)
             is_lost = (is_in[:, -1] if last_only else is_in) & (shares < _LEAST)
@@ -117,6 +130,42 @@ def last_of_wide(wide: Wide) -> np.ndarray:
     return np.concatenate(
         [_known(shares[-1], errors[-1], False, False, np) for _, shares, errors in parts]
     )
+
+
+def _of_wide(
+    out: np.ndarray,
+    history: np.ndarray,
+    root: np.ndarray | None,
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+    of_rest: bool,
+) -> None:
+    """Write the leverages of a history of very many clients, fewer where many have one column."""
+    classes = wide_classes(history)
+    given = root, quantiles, last_only, of_rest
+    if classes is None:
+        _follow_wide(out, history, *given)
+        return
+    members, label = classes
+    narrow = history[:, members]
+    if goes_by_columns(*narrow.shape):
+        _follow_wide(out, history, *given)
+        return
+    is_in = (narrow != 0).any(axis=0)
+    sizes = np.where(is_in, np.bincount(label), 1.0)[None]
+    merged = Merged(narrow[None], sizes, np.arange(len(members), dtype=np.int32)[None])
+    (shares,) = np.asarray(
+        _chunk(narrow[None], merged=merged, root=root, quantiles=None, last_only=last_only,
+               of_rest=of_rest, first=None, precision=np.dtype(np.float64))
+    )  # fmt: skip
+    shares = np.atleast_2d(shares)
+    if quantiles is None:
+        out[:] = shares[:, label]
+    elif set(quantiles) == {0.0}:
+        out[:] = quantiles_of(shares, quantiles, np)
+    else:
+        for row, found in zip(out, shares, strict=True):
+            row[:] = quantiles_of(found[label], quantiles, np)
 
 
 def _follow_wide(
@@ -167,6 +216,7 @@ def _without_noise(array: Any, root: np.ndarray | None) -> tuple[Any, np.ndarray
 def _chunk(
     histories: np.ndarray | Array,
     *,
+    merged: Merged | None,
     root: np.ndarray | None,
     quantiles: tuple[float, ...] | None,
     last_only: bool,
@@ -174,7 +224,21 @@ def _chunk(
     first: np.ndarray | None,
     precision: np.dtype[Any],
 ) -> Array:
+    """Return the leverages of some histories.
+
+    Args:
+        histories: `[batch, rounds, clients]`.
+        merged: The same with the classes of equal columns merged; None where they are traced.
+        root: As for `leverages`, as the others.
+        quantiles: Of the inverse of what is found.
+        last_only: Whether only what holds after the last round.
+        of_rest: Whether 1 less the leverage must be known too.
+        first: From which round each is taken for exposed, where no columns are equal.
+        precision: Of what is returned.
+    """
     rounds, clients = histories.shape[1:]
+    if merged is not None:
+        histories = merged.histories
     exact, is_noisy = _without_noise(histories, root)
     ranks = rank_trajectory(exact)
     is_sure = is_new = _rises(ranks)
@@ -182,7 +246,8 @@ def _chunk(
         if root is not None and root.ndim == 2:
             is_sure = _rises(rank_trajectory(histories))
         is_new = _rises(ranks, is_noisy)
-    if first is None:
+    has_classes = merged is not None and bool((merged.sizes > 1).any())
+    if first is None or has_classes:
         exposed_from = first_exposure(exact)
     else:
         exposed_from = on_device(np.broadcast_to(first, (len(histories), clients)))
@@ -190,12 +255,16 @@ def _chunk(
     with jax.enable_x64(True):
         noise = None if root is None else on_device(root, jnp.float64)
         rows = as_floats(histories, is_scaled=root is None)
+        classes = None
+        if merged is not None:
+            rows = rows * np.sqrt(merged.sizes)[:, None, :]
+            classes = on_device(least_hidden(merged.sizes)), on_device(merged.owner)
         by_blocks = root is not None and root.ndim == 1 and rounds > 2 * clients
         if by_blocks and isinstance(rows, np.ndarray):  # all at once is dearer, and knows more
             share = float(_noise_share(rows, root, np))
             by_blocks = _ROUNDINGS * rounds < 1e-2 * _NOISY_KNOWN * share
-        found = _shares(rows, is_new, is_sure, exposed_from, noise, by_blocks, tile, quantiles,
-                        last_only, of_rest)  # fmt: skip
+        found = _shares(rows, is_new, is_sure, exposed_from, classes, noise, by_blocks, tile,
+                        quantiles, last_only, of_rest)  # fmt: skip
         return rounded(found, precision, quantiles is not None)
 
 
@@ -238,6 +307,7 @@ def _shares(
     is_new: Bool[Array, "batch rounds"],
     is_sure: Bool[Array, "batch rounds"],
     first: Array,
+    classes: tuple[Array, Array] | None,
     root: Array | None,
     by_blocks: bool,
     tile: int,
@@ -245,20 +315,22 @@ def _shares(
     last_only: bool,
     of_rest: bool,
 ) -> Array:
-    def one(history: tuple[Array, Array, Array, Array]) -> Array:
-        own, is_new, is_sure, first = history
+    def one(history: tuple[Any, ...]) -> Array:
+        own, is_new, is_sure, first, classes = history
         found, errors = _one_history(own, is_new, is_sure, root, by_blocks, last_only)
+        most = (jnp.ones_like(found[0]) if classes is None else classes[0])[None]
         is_in = jnp.cumsum(own != 0, axis=0) > 0
         is_in = is_in[-1:] if last_only else is_in
-        found = _known(found, errors, root is not None, of_rest, jnp)
+        found = _known(found * most, errors, root is not None, of_rest, jnp)
         found = jnp.where(is_in, found, jnp.float64(0))
         over = jnp.arange(len(own), dtype=jnp.int32)[:, None]
         over = over[-1:] if last_only else over
-        found = decided(found, (first >= 0)[None] & (first[None] <= over))
+        found = decided(found, (first >= 0)[None] & (first[None] <= over), most)
+        found = found if classes is None else found[:, classes[1]]
         found = found if quantiles is None else quantiles_of(found, quantiles, jnp)
         return found[0] if last_only else found
 
-    return map_tiles(one, (rows, is_new, is_sure, first), tile)
+    return map_tiles(one, (rows, is_new, is_sure, first, classes), tile)
 
 
 def _known(shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: Any) -> Any:
@@ -268,10 +340,10 @@ def _known(shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: An
     return library.where(errors <= most, shares, np.float64(np.nan))
 
 
-def decided(found: Array, is_exposed: Array) -> Array:
-    """Set exactly 1 where a client is exposed; everybody else stays below."""
-    below = jnp.minimum(found, jnp.float64(math.nextafter(1.0, 0.0)))
-    return jnp.where(is_exposed, jnp.float64(1), below)
+def decided(found: Array, is_exposed: Array, most: Array) -> Array:
+    """Set leverages to the most that they can be where that is decided; others stay below."""
+    below = jnp.minimum(found, jnp.nextafter(most, jnp.float64(0)))
+    return jnp.where(is_exposed, most, below)
 
 
 def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any:

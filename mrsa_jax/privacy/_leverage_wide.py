@@ -45,16 +45,16 @@ from mrsa_watch._base.errors import require
 # errs, entry by entry, by at most g = u n times the product of absolute values (u = 2^-53, n
 # terms in any order), the passes one after another; so with M = |F_3| |F_2| |F_1|
 #
-#     |E| <= (3 g + 3 u) M |R|,        |E_ki| <= (3 g + 3 u) |M_k| |R_:k,i|   (Cauchy),
+#     |E| <= (3 g + 5 u) M |R|,        |E_ki| <= (3 g + 5 u) |M_k| |R_:k,i|   (Cauchy),
 #
-# 3 u for what R itself was rounded by. The last pass starts from rows that are orthonormal up to
-# less than a tenth (checked), and leaves Q + E orthonormal up to what its Gram matrix and its
-# factor were rounded by, d. So relative to h_i the figure errs by at most 2 e + e^2 + d', e =
-# |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the rows of M tell, that is how much a combination of the
-# rows grows when it is made one long. The shortest rest of a row after those before it (a pivot)
-# does not: rests of 1/2 can leave rows of M as long as 2^n (Kahan). For more than 64 terms 8
-# sqrt(n) u stands for n u: with rounding errors of mean zero it holds except with chance 2 e^-32
-# (Higham, Mary 2019, theorem 2.4).
+# 5 u for what R itself was rounded by (2 of them for the roots of merged columns' sizes). The last
+# pass starts from rows that are orthonormal up to less than a tenth (checked), and leaves Q + E
+# orthonormal up to what its Gram matrix and its factor were rounded by, d. So relative to h_i the
+# figure errs by at most 2 e + e^2 + d', e = |E_i|/|q_i|, d' = d + 2 |E| + |E|^2: the rows of M
+# tell, that is how much a combination of the rows grows when it is made one long. The shortest rest
+# of a row after those before it (a pivot) does not: rests of 1/2 can leave rows of M as long as 2^n
+# (Kahan). For more than 64 terms 8 sqrt(n) u stands for n u: with rounding errors of mean zero it
+# holds except with chance 2 e^-32 (Higham, Mary 2019, theorem 2.4).
 
 PASSES = 3
 # Of a row of length 1: what is nearer to the span of those before it is seen as in it.
@@ -132,7 +132,7 @@ def errors_of(
     squares: Any, rows: Any, growth: Any, more: Any, count: Any, last: Any, library: Any
 ) -> Any:
     """Return `relative_errors` from sums over `count` rows of R's squares, growth and defect."""
-    unit = UNIT * (3 * terms(count) + 3)
+    unit = UNIT * (3 * terms(count) + 5)
     over = library.where(squares > 0, squares, _NO_LENGTH)  # one who is in no sum has none
     own = unit * library.sqrt(growth * rows / over) + library.sqrt(more / over)
     others = unit * library.sqrt(growth * count) + library.sqrt(more)

@@ -108,6 +108,8 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
         wide = Wide(history[b], None)
         ranks[b], first[b] = wide.ranks, wide.first
         hidden[b] = quantiles_of(last_of_wide(wide), quantiles, np)
+        if np.isnan(hidden[b]).any():
+            hidden[b] = among(history[b], None, quantiles=quantiles)
     return Summaries(strong, ranks, first, hidden, counts)
 
 

@@ -13,8 +13,9 @@ first q sums alone: what each further sum tells comes for nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,8 @@ from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax.modular import rank_trajectory
+from mrsa_jax.privacy._enclosures import inverse_of_factor
+from mrsa_jax.privacy._equal_columns import class_sizes
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage import rounded
 from mrsa_jax.privacy.solver import column_codes
@@ -172,11 +175,19 @@ def covariances(
 
 _ROUNDING = 2.0**-53
 _MOST_ERROR = 5e-7  # of a share, relative to it: six digits
+_BITS = 256  # of enclosures,
+_RADIUS = 2.0**-60  # and their radius relative to the diagonal of the factor's inverse
 _ABOVE = np.nextafter(1.0, 2.0)
 
 
 def hidden_updates(
-    histories: np.ndarray, kernel: np.ndarray, spread: float, noise: np.ndarray | None, how: str
+    histories: np.ndarray,
+    kernel: np.ndarray,
+    spread: float,
+    noise: np.ndarray | None,
+    how: str,
+    *,
+    most_work: int,
 ) -> np.ndarray:
     """Return T: the update of a round is hidden as well as in a single sum of T clients.
 
@@ -189,20 +200,25 @@ def hidden_updates(
             that after each of them, `[batch, rounds, clients]`, of updates so far; "rounds" for
             each update after all sums, of the same shape, nan where a client is in no sum of the
             round.
+        most_work: Cost of the factors that may be computed with enclosures, in all.
 
     Returns:
         float64; exactly 1 for those known exactly, inf for clients in no sum, nan where floats know
-        fewer than six digits.
+        fewer than six digits. At least the number of clients with the same column: one memory of
+        all clients lets no estimate distinguish them.
     """
     count, rounds, clients = histories.shape
     is_noisy, covariance = noise_of(noise, rounds, spread)
     is_kept, exposed = decided(histories, kernel, is_noisy)
     found = np.zeros((count, clients) if how == "last" else histories.shape)
+    left = most_work
     for own, history, kept in zip(found, histories, is_kept, strict=True):
         # clients of one column are hidden alike, so each column is looked at once
         _, one, owner = np.unique(column_codes(history), return_index=True, return_inverse=True)
         columns, own_found = history[:, one], np.zeros((*own.shape[:-1], len(one)))
-        for part in _shares(history, columns, kernel, covariance, kept, how):
+        whole = _Whole.of(history, kernel, covariance, kept, left)
+        left -= whole.work
+        for part in _shares(whole, columns, kernel, kept, how):
             _take(own_found, how, *part)
         own[:] = own_found[..., owner]
     if how == "last":
@@ -213,7 +229,8 @@ def hidden_updates(
         same = kernel == 1  # sums of one round are of one update: what one tells, all tell
         found, is_known = _over_round(found, same), _over_round(exposed, same)
     with np.errstate(divide="ignore"):
-        hidden = np.where(is_known, 1.0, np.maximum(1 / found, _ABOVE))
+        least = np.maximum(_least_of(histories, how), _ABOVE)
+        hidden = np.where(is_known, 1.0, np.maximum(1 / found, least))
     return np.where(histories != 0, hidden, np.nan) if how == "rounds" else hidden
 
 
@@ -249,18 +266,101 @@ def _take(
         found[..., clients] = told.T
 
 
+def _least_of(histories: np.ndarray, how: str) -> np.ndarray:
+    """Return how many clients have the column of each, in the shape of what is found."""
+    sizes = class_sizes(histories, last_only=how != "sums")
+    return sizes[:, 0] if how == "last" else sizes
+
+
+class _Whole(NamedTuple):
+    """The covariance of the learnt sums of a history over s^2, as its factor.
+
+    Attributes:
+        exponents: Which power of two each row is divided by, `[1, rounds]`.
+        scales: What each sum is divided by, so that its variance is 1.
+        inverse: L^-1 of the correlations.
+        error: What shares are wrong by relative to them.
+        least: The smallest share to be reported.
+        work: What it cost, 0 where floats sufficed.
+    """
+
+    exponents: np.ndarray
+    scales: np.ndarray
+    inverse: np.ndarray
+    error: float
+    least: float
+    work: int
+
+    @staticmethod
+    def of(
+        history: np.ndarray,
+        kernel: np.ndarray,
+        covariance: np.ndarray,
+        is_kept: np.ndarray,
+        most_work: int,
+    ) -> _Whole:
+        """Return it, by enclosures where floats know fewer than six digits."""
+        rows, kept = history[None], is_kept[None]
+        exponents = exponents_of(rows)
+        (whole,) = covariances(grams_of(rows, exponents), exponents, covariance, kept, kernel)
+        scales = 1 / np.sqrt(np.diagonal(whole))
+        found = _inverse_root(whole * scales[:, None] * scales)
+        work = 2 * int(is_kept.sum()) ** 3
+        if found[1] <= _MOST_ERROR or work > most_work:
+            return _Whole(exponents, scales, *found, work=0)
+        divisors = np.ldexp(scales, -exponents[0])
+        again = _enclosed_root(history, kernel, covariance, is_kept, divisors)
+        return _Whole(exponents, scales, *(found if again is None else again), work=work)
+
+
+def _enclosed_root(
+    history: np.ndarray,
+    kernel: np.ndarray,
+    covariance: np.ndarray,
+    is_kept: np.ndarray,
+    divisors: np.ndarray,
+) -> tuple[np.ndarray, float, float] | None:
+    """Return what `_inverse_root` does of sums times divisors; None where balls are too wide.
+
+    L^-1 is right to the last digit, and so is c to three roundings: with X = L^-1 the product X c
+    errs by at most e = (t + 4) u |X|_F |c|, and |c| <= |L| |X c| <= sqrt(t) |X c|. So shares are
+    wrong by 2 e + e^2 relative to them, and as much more as their sum is rounded by.
+    """
+    import flint
+
+    kept = np.flatnonzero(is_kept)
+    rows = [[int(value) for value in row] for row in history[kept]]
+    with flint.ctx.workprec(_BITS):
+        whole = flint.fmpz_mat(rows)
+        gram = (whole * whole.transpose()).tolist()
+        scales = [flint.arb(value) for value in divisors[kept].tolist()]
+        for j, row in enumerate(gram):
+            lasting = kernel[kept[j], kept].tolist()
+            noise = covariance[kept[j], kept].tolist()
+            for k, entry in enumerate(row):
+                total = flint.arb(entry) * lasting[k] + noise[k]
+                row[k] = total * scales[j] * scales[k]
+        inverse = inverse_of_factor(gram)
+        if inverse is None:
+            return None
+        for k, line in enumerate(inverse):
+            if any(not entry.rad() <= _RADIUS * abs(line[k]) for entry in line):
+                return None
+        values = np.array([[float(entry.mid()) for entry in line] for line in inverse])
+    whole_inverse = np.eye(len(kernel))
+    whole_inverse[np.ix_(kept, kept)] = values
+    rounds = len(kernel)
+    error = (rounds + 4) * _ROUNDING * math.sqrt(rounds) * float(np.linalg.norm(whole_inverse))
+    return whole_inverse, 2 * error + error**2 + rounds * _ROUNDING, 0.0
+
+
 def _shares(
-    history: np.ndarray, columns: np.ndarray, kernel: np.ndarray, covariance: np.ndarray,
-    is_kept: np.ndarray, how: str,
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:  # fmt: skip
+    whole: _Whole, columns: np.ndarray, kernel: np.ndarray, is_kept: np.ndarray, how: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:
     """Yield what `_take` takes of columns of a history, those of many rounds first."""
-    rounds = len(history)
-    rows, kept = history[None], is_kept[None]
-    exponents = exponents_of(rows)
-    (whole,) = covariances(grams_of(rows, exponents), exponents, covariance, kept, kernel)
-    scales = 1 / np.sqrt(np.diagonal(whole))
-    inverse, error, least = _inverse_root(whole * scales[:, None] * scales)
-    lines = np.ascontiguousarray(inverse.T)
+    rounds = len(kernel)
+    scales, kept = whole.scales, is_kept[None]
+    lines = np.ascontiguousarray(whole.inverse.T)
     sizes = np.count_nonzero(columns[is_kept], axis=0)
     order = np.argsort(-sizes, kind="stable")
     start = 0
@@ -269,15 +369,15 @@ def _shares(
         step = at_once("leverage", 8 * 4 * most * (rounds + most))
         clients = order[start : start + step]
         start += step
-        ((places,), (weights,)) = participations(columns[None, :, clients], exponents, kept)
+        ((places,), (weights,)) = participations(columns[None, :, clients], whole.exponents, kept)
         own = kernel[places[:, :, None], places[:, None, :]]
         own *= (weights * scales[places])[:, :, None]
         seen = lines[places].swapaxes(1, 2) @ own  # L^-1 c of each own round
         np.square(seen, out=seen)
         shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
-        if not error <= _MOST_ERROR:
+        if not whole.error <= _MOST_ERROR:
             shares[:] = np.nan
-        yield clients, places, weights != 0, shares, least
+        yield clients, places, weights != 0, shares, whole.least
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
