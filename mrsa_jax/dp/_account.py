@@ -14,11 +14,12 @@ from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax._core.selector import Selector, block_size_of
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import Availability, Independent
+from mrsa_jax.dp._coins import Losses, is_in_reach
 from mrsa_jax.dp._histories import Histories, Progress, checked_histories, tell, worst_mu
 from mrsa_jax.dp._mechanism import RingLosses
 from mrsa_jax.dp._mixtures import Between, Drawn, Known, Sampled
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
-from mrsa_jax.dp._spending import Losses, check_strategy
+from mrsa_jax.dp._spending import check_strategy
 from mrsa_jax.dp._sums import SumPlan, checked_sums
 from mrsa_watch._base.errors import check_inside, check_known, check_number, check_size, require
 from mrsa_watch._base.html import finding, telling
@@ -49,13 +50,14 @@ class Account:
         epsilon: float64 `[clients]`, least epsilon with which `at_delta` is kept. If `trials` is
             not 0, an estimate from them; if it is, a bound without chance.
         lower: float64 `[clients]`, the epsilon is no less; of trials: all of `lower` and `upper`
-            hold together with chance `confidence`. What is bounded is the named method's figure.
+            hold together with chance `confidence`. What is bounded is the named method's figure;
+            of "auto" against models what they really lose.
         upper: float64 `[clients]`, the epsilon is no more: the guarantee to be quoted. Few trials
             make it large, never wrong.
         clients: Whose.
         at_delta: delta.
         adversary: "server", who sees who takes part; "models", who sees the released sums only.
-        method: How the figures were found, see `account`.
+        method: How the figures were found, see `account`; of "auto" that of the worst client.
         trials: Histories that were simulated, or samples of losses; 0 where a law is known.
         confidence: Of the intervals; 1 without trials.
         notes: What the figures rest on, in sentences.
@@ -183,25 +185,28 @@ def account(
             nothing of their members, not even how many.
         method: "pattern_averaged": the mean of delta over participation histories, which is exact
             for the server and an upper bound for models. Laws of counts are used where they are
-            known, by a formula: coins and uniform choice of available blocks where availability
-            is independent, coins with a minimum separation. Others are simulated. "amplified":
+            known, by a formula: coins and uniform choice of available blocks where availability is
+            independent, coins with a minimum separation. Others are simulated. "amplified":
             `dp_accounting`'s privacy loss distribution of Poisson sampling, against models, where
             clients join one by one by their own coins. "worst_case": the largest mu of any
-            participation that the schedule allows, one Gaussian. "monte_carlo": `privacy_losses`
-            of the exact pair, where it can be drawn; against models. "auto": the least of the first
-            two that hold. Only the first and the third hold of shared noise and of losses: how
-            large a sum's noise is, and that it is missing, tell how many took part.
+            participation that the schedule allows, one Gaussian. "monte_carlo": `privacy_losses` of
+            the exact pair, where it can be drawn; against models. "auto": for each client the least
+            of the first two that hold. Only the first and the third hold of shared noise and of
+            losses: how large a sum's noise is, and that it is missing, tell how many took part.
         strategy: C, as for `ledger`; None: each sum has independent noise.
         clients: Indices of those that are asked about; all if None.
         trials: Histories to simulate, if their law is not known; samples of either side to draw.
         confidence: Chance with which all of the intervals hold, in (0, 1).
         seed: Of the simulation, an integer or typed key.
-        progress: Called as `progress(done, trials)` from time to time.
+        progress: Called as `progress(done, total)` from time to time: of trials, or of clients with
+            different coins.
 
     Returns:
-        The account. With trials the upper end must allow for histories that none of them has
-        shown, so it stays far above the estimate until there are many times 1/delta trials: a
-        note says how many. Clients with equal laws are taken together, which helps it.
+        The account. Of "amplified", a delta below some 1e-13 (more with many rounds) is out of
+        floats' reach: the upper end is then by Renyi divergences, and the lower end 0. With trials
+        the upper end must allow for histories that none of them has shown, so it stays far above
+        the estimate until there are many times 1/delta trials: a note says how many. Clients with
+        equal laws are taken together, which helps it.
 
     Raises:
         ConfigurationError: If noise is not positive and finite, delta or the confidence not in
@@ -227,8 +232,9 @@ def account(
         >>> alone.method, alone.epsilon[0].round(2).item()
         ('amplified', 2.39)
 
-    Cost: a law of counts takes J evaluations of delta for each step of a root, and for each
-    different client; one of sums up to 16384, and transforms of 2^18 numbers; a simulation its
+    Cost: "amplified" takes some seconds for each different coin: little noise makes the grid of
+    losses coarser. A law of counts takes J evaluations of delta for each step of a root, and for
+    each different client; one of sums up to 16384, and transforms of 2^18 numbers; a simulation its
     rounds' choices, and 2 bytes for each trial and client, of sums 16; with a strategy also a
     product of the strategy's Gram matrix with each history, and 16 bytes.
 
@@ -253,9 +259,12 @@ def account(
     if method == "monte_carlo":
         reason = _why_no_losses(plan)
         require(not reason, "method", f"must not be 'monte_carlo': {reason}")
+    if method == "auto" and reason:
+        method = "pattern_averaged"
     if method == "auto":
-        method = "pattern_averaged" if reason else "amplified"
-    found = _METHODS[method](plan, some)
+        method, found = _least(plan, some)
+    else:
+        found = _METHODS[method](plan, some)
     ends = _ends(found, wanted, 1.0 - level)
     notes = (*found.notes, *_note_of_trials(found, wanted, 1.0 - level))
     return Account(
@@ -270,6 +279,8 @@ def _ends(found: _Found, delta: float, error: float) -> tuple[np.ndarray, np.nda
     each = error / len(found.losses)
     rows = [(loss.epsilon(delta), *loss.interval(delta, each)) for loss in found.losses]
     epsilon, lower, upper = np.array(rows).T[:, found.of]
+    assert not (lower > upper * (1 + 1e-9)).any(), "an interval whose ends are exchanged"
+    lower = np.minimum(lower, upper)  # except for rounding it is
     return epsilon, lower, upper
 
 
@@ -327,11 +338,57 @@ def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
     assert law.coins is not None
     coins, of = np.unique(law.coins[some], return_inverse=True)
-    losses = tuple(
-        Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
-        for coin in coins.tolist()
+    losses: list[Loss] = []
+    tell(plan.progress, 0, len(coins))
+    for coin in coins.tolist():
+        spent = Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
+        losses.append(spent)
+        tell(plan.progress, len(losses), len(coins))
+    notes = ["Void against the server, and where a round's size is known."]
+    limited = [one for one in losses if isinstance(one, Losses)]
+    if any(one.below is None or not is_in_reach(plan.delta, one.rounds) for one in limited):
+        notes.append("Floats do not reach this delta: the upper end comes from Renyi divergences, "
+                     "and the lower end is 0.")  # fmt: skip
+    return _Found(tuple(losses), of, 0, tuple(notes))
+
+
+class _Least(NamedTuple):
+    """Two bounds on what clients lose.
+
+    Attributes:
+        amplified: Exact up to rounding, so that its lower end holds.
+        averaged: An upper bound.
+    """
+
+    amplified: Loss
+    averaged: Loss
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smaller delta."""
+        return min(self.amplified.delta(epsilon), self.averaged.delta(epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smaller epsilon."""
+        return min(self.amplified.epsilon(delta), self.averaged.epsilon(delta))
+
+    def interval(self, delta: float, error: float) -> tuple[float, float]:
+        """Return the lower end of the one, and the smaller upper end."""
+        lower, upper = self.amplified.interval(delta, error)
+        return lower, min(upper, self.averaged.interval(delta, error)[1])
+
+
+def _least(plan: _Plan, some: np.ndarray) -> tuple[Method, _Found]:
+    """Return the less of two bounds for each client, and by which the worst client has its."""
+    amplified, averaged = _amplified(plan, some), _pattern_averaged(plan, some)
+    pairs, of = np.unique(
+        np.stack([amplified.of, averaged.of], axis=1), axis=0, return_inverse=True
     )
-    return _Found(losses, of, 0, ("Void against the server, and where a round's size is known.",))
+    losses = tuple(_Least(amplified.losses[i], averaged.losses[j]) for i, j in pairs.tolist())
+    worst = max(losses, key=lambda loss: loss.epsilon(plan.delta))
+    is_amplified = worst.amplified.epsilon(plan.delta) <= worst.averaged.epsilon(plan.delta)
+    notes = amplified.notes if is_amplified else (*averaged.notes, *amplified.notes)
+    method: Method = "amplified" if is_amplified else "pattern_averaged"
+    return method, _Found(losses, of.reshape(-1), 0, notes)
 
 
 def _largest_mu(plan: _Plan) -> float:

@@ -20,7 +20,7 @@ from jaxtyping import Float64, Int
 from mrsa_jax import availability, privacy, selection
 from mrsa_jax._core.arrays import integer_or_vector, needs_values
 from mrsa_jax.dp._account import account
-from mrsa_jax.dp._spending import privacy_loss_distribution
+from mrsa_jax.dp._coins import least_epsilon, privacy_loss_distribution
 from mrsa_watch._base.errors import check_chance, require
 from mrsa_watch._base.html import brief, number, telling
 
@@ -38,7 +38,7 @@ class Amplification:
         server: epsilon against the server, who sees who takes part, exactly; at most so much is
             lost to others.
         blocks: epsilon against who sees models only, at the least: if the others of the block send
-            the same, and are known.
+            the same, and are known; 0 for a delta that floats do not reach.
         one_by_one: epsilon against who sees models only, if each client joined alone, by a coin of
             the same chance: amplified by sampling.
         chances: of each client to be in a round.
@@ -131,7 +131,7 @@ def amplification(
         lost = alone.lower[0]
         if target > 1:
             pair = block_losses(chance, target, float(noise_multiplier))
-            lost = pair.self_compose(rounds).get_epsilon_for_delta(delta)
+            lost = least_epsilon(pair.self_compose(rounds), delta, rounds)
         hidden = privacy.hidden_among(selection.rollout(0, scheme, online, rounds))
         size = selection.expected_cardinality(num_clients, cohort_size, target, away)
         rows.append((server.epsilon[0], lost, alone.epsilon[0], chance, size,

@@ -8,7 +8,6 @@ Roth, Su, "Gaussian differential privacy", 2022, Corollary 2).
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +15,7 @@ from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
-from mrsa_watch._base.errors import check_size, needed, require
+from mrsa_watch._base.errors import check_size, require
 
 # ---- Noise that is correlated over rounds, by a strategy matrix.
 #
@@ -145,64 +144,6 @@ class Form(NamedTuple):
             part = self.lower[start:stop, low:stop] @ columns[low:stop]
             total += np.einsum("jm,jm->m", columns[start:stop], part)
         return total
-
-
-# ---- Clients who each join by a separate coin, against those who do not see who took part.
-#
-# Then a round without client i has the law N(y, s^2), and with it the mixture of N(y, s^2) and
-# N(y + x, s^2) by its coin, for any y: the others' coins do not depend on it. Rounds compose, so
-# `dp_accounting`'s privacy loss distribution of the sampled Gaussian is that of the whole training.
-
-_STEP = 1e-4  # of privacy losses, which are rounded up to multiples of it, or down
-
-
-def privacy_loss_distribution() -> Any:
-    """Return dp_accounting's module of that name, which an extra brings."""
-    rule = "distributions of privacy losses need the package dp_accounting"
-    return needed("dp_accounting.pld.privacy_loss_distribution", "dp-accounting", rule)
-
-
-@dataclasses.dataclass(frozen=True)
-class Losses:
-    """Privacy losses of one client's rounds, rounded so that epsilon is never too small.
-
-    Attributes:
-        above: `PrivacyLossDistribution`, rounded up.
-        below: The same, rounded down.
-    """
-
-    above: Any
-    below: Any
-
-    @staticmethod
-    @functools.lru_cache(maxsize=4)  # T leaves one client's coin as it is
-    def of(coin: float, rounds: int, noise_multiplier: float) -> Losses:
-        """Return those of a client who joins each of J rounds with this chance, above 0."""
-        library = privacy_loss_distribution()
-
-        def composed(is_above: bool) -> Any:
-            return library.from_gaussian_mechanism(
-                noise_multiplier,
-                value_discretization_interval=_STEP,
-                pessimistic_estimate=is_above,
-                use_connect_dots=is_above,
-                sampling_prob=coin,
-            ).self_compose(rounds)
-
-        return Losses(composed(is_above=True), composed(is_above=False))
-
-    def delta(self, epsilon: float) -> float:
-        """Return delta at epsilon, rounded up."""
-        return float(self.above.get_delta_for_epsilon(epsilon))
-
-    def epsilon(self, delta: float) -> float:
-        """Return the least epsilon with which delta is kept, rounded up."""
-        return float(self.above.get_epsilon_for_delta(delta))
-
-    def interval(self, delta: float, error: float) -> tuple[float, float]:
-        """Return that epsilon rounded down, and rounded up."""
-        del error
-        return float(self.below.get_epsilon_for_delta(delta)), self.epsilon(delta)
 
 
 # ---- mu of clients from their weights in the sums, and from the noise of each sum.
