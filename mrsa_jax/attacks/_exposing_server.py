@@ -1,14 +1,20 @@
 """A server that chooses its lists of survivors to expose clients, against any clients' policy.
 
 It knows what clients accept, and of the lists that they would accept asks for the one after which
-most clients are exposed; among equals, the one with the largest sum of squared leverages. A sum
-raises the leverages h by r^2 / |r|^2, r the part of its row outside the span of those before.
+most clients are exposed; among equals, the one with the largest sum of squared leverages.
+
+Lists are often equally good, and floats would break such ties by how a CPU rounds. So integers
+decide: with G the Gram matrix of the independent sums so far and d = det G, the projector on their
+span is A / d, A of integers. Of a further sum x, u = d x - A x is d times the part outside the span
+and L = x^T u is the determinant with it; the projector is then ((L A + u u^T) / d) / L, and the
+division by d leaves no rest (Sylvester's identity, as in Bareiss's elimination).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +29,43 @@ from mrsa_jax.privacy import first_exposure
 from mrsa_watch._base.errors import check_integer
 from mrsa_watch._base.html import brief_tuple
 
-_NOTHING = 1e-9  # of a row's squared length outside the span: rounding
+
+class _Span(NamedTuple):
+    """The span of learnt sums: its projector is a matrix of Python integers over one of them."""
+
+    matrix: np.ndarray
+    divisor: int
+
+    @staticmethod
+    def of_nothing(clients: int) -> _Span:
+        """Return the span before the first sum."""
+        return _Span(np.zeros((clients, clients), object), 1)
+
+    def outside(self, listed: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return the divisor times a sum's part outside the span; and the next divisor.
+
+        That is 0 for a sum in the span.
+        """
+        members = np.flatnonzero(listed)
+        rest = -self.matrix[:, members].sum(axis=1)
+        rest[members] += self.divisor
+        return rest, int(rest[members].sum())
+
+    def worth(self, listed: np.ndarray) -> tuple[int, Fraction]:
+        """Return how many clients are exposed after a further sum, and the squared leverages."""
+        leverages, divisor = np.diagonal(self.matrix), self.divisor
+        rest, volume = self.outside(listed)
+        if volume:
+            leverages, divisor = (leverages * volume + rest * rest) // self.divisor, volume
+        exposed = int((leverages == divisor).sum())
+        return exposed, Fraction(int((leverages * leverages).sum()), divisor**2)
+
+    def with_sum(self, listed: np.ndarray) -> _Span:
+        """Return the span with a further sum."""
+        rest, volume = self.outside(listed)
+        if not volume:
+            return self
+        return _Span((self.matrix * volume + np.outer(rest, rest)) // self.divisor, volume)
 
 
 @brief_tuple
@@ -78,23 +120,18 @@ class ExposingServer:
         rounds = check_integer(num_rounds, "num_rounds", 1)
         rng, n = host_generator(as_key(seed)), len(self.blocks)
         asked, refused = np.zeros((rounds, n), bool), 0
-        basis, leverage = np.zeros((0, n)), np.zeros(n)
+        span = _Span.of_nothing(n)
         for number in range(rounds):
-            best = (-1.0, -1.0)
+            best = (-1, Fraction(-1))
             for _ in range(self.candidates):
                 listed = self._thought_of(rng, asked[:number])
                 if listed.sum() < FEWEST_IN_A_SUM or not (accepts is None or accepts(listed)):
                     refused += 1
                     continue
-                raised = leverage + _raises(basis, listed)
-                value = (float((raised > 1.0 - _NOTHING).sum()), float(raised @ raised))
-                if value > best:
-                    best, asked[number] = value, listed
-            raised = _raises(basis, asked[number])
-            if raised.any():
-                row = asked[number] - basis.T @ (basis @ asked[number])
-                row -= basis.T @ (basis @ row)
-                basis, leverage = np.vstack([basis, row / np.linalg.norm(row)]), leverage + raised
+                worth = span.worth(listed)
+                if worth > best:
+                    best, asked[number] = worth, listed
+            span = span.with_sum(asked[number])
         return ExposingRounds(asked, refused)
 
     def _thought_of(self, rng: np.random.Generator, before: np.ndarray) -> np.ndarray:
@@ -114,15 +151,6 @@ class ExposingServer:
         if way != 1 and listed.any():
             listed[rng.choice(np.flatnonzero(listed))] = False
         return listed
-
-
-def _raises(basis: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """Return by how much a sum would raise each leverage; nothing from a row in the span."""
-    row = listed.astype(float)
-    rest = row - basis.T @ (basis @ row)
-    rest -= basis.T @ (basis @ rest)
-    length = float(rest @ rest)
-    return rest * rest / length if length > _NOTHING * max(float(row @ row), 1.0) else 0.0 * rest
 
 
 @needs_values
@@ -163,7 +191,8 @@ def exposing_server(
         >>> int(server.play(0, 20, whole).exposed[-1])
         0
 
-    Cost: for each candidate N times the rank of the sums before.
+    Cost: for each candidate N times K additions, and for each round N^2 products, of integers of up
+    to J log2(K) bits: two seconds for 120 clients and 200 rounds. The same on every machine.
 
     Source: Multi-RoundSecAgg assumes a server that selects as it should; this one does not.
     """

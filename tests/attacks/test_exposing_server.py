@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core.streams import as_key, host_generator
 from mrsa_jax.attacks import exposing_server
-from mrsa_jax.attacks._exposing_server import _raises
+from mrsa_jax.attacks._exposing_server import _Span
 from mrsa_jax.protocol import Terms, run
 from mrsa_jax.protocol.errors import PartedBlockError
 
@@ -39,13 +45,69 @@ def test_misuse(arguments, message):
         exposing_server(4, 2).play(0, 0)
 
 
-def test_leverages_rise_as_the_projection_says():
+def as_fractions(rows):
+    """Return the projector on a span by elimination over the rationals."""
+    basis = []
+    for row in rows:
+        rest = [Fraction(int(value)) for value in row]
+        for other in basis:
+            share = sum(a * b for a, b in zip(rest, other, strict=True)) / sum(b * b for b in other)
+            rest = [a - share * b for a, b in zip(rest, other, strict=True)]
+        if any(rest):
+            basis.append(rest)
+    n = len(rows[0])
+    lengths = [sum(b * b for b in other) for other in basis]
+    return [[sum((u[i] * u[j] / c for u, c in zip(basis, lengths, strict=True)), Fraction(0))
+             for j in range(n)] for i in range(n)]  # fmt: skip
+
+
+def test_spans_are_those_of_rationals():
     rng = np.random.default_rng(0)
-    rows = (rng.random((5, 8)) < 0.5).astype(float)
-    basis = np.linalg.qr(rows[:4].T)[0].T
-    raised = np.square(basis).sum(axis=0) + _raises(basis, rows[4])
-    assert np.allclose(raised, np.diagonal(np.linalg.pinv(rows) @ rows))
-    assert not _raises(basis, rows[0] + rows[1] - rows[2]).any()  # in the span
+    for _ in range(20):
+        rows = rng.random((7, 6)) < 0.5
+        rows[3] = rows[0] ^ rows[1] if (rows[0] & rows[1]).sum() == 0 else rows[0]  # in the span
+        span = _Span.of_nothing(6)
+        for count, row in enumerate(rows, start=1):
+            projector = as_fractions(rows[:count])
+            leverages = [projector[i][i] for i in range(6)]
+            worth = span.worth(row)
+            assert worth == (leverages.count(1), sum(h * h for h in leverages))
+            span = span.with_sum(row)
+            found = [[Fraction(int(value), span.divisor) for value in line] for line in span.matrix]
+            assert found == projector
+
+
+def test_it_takes_the_first_of_equals():
+    """Four clients, sums of two: each first list is as good, and rounding must not choose."""
+    server = exposing_server(4, 2, 1, 16)
+    for seed in range(5):
+        rng = host_generator(as_key(seed))
+        lists = [server._thought_of(rng, np.zeros((0, 4), bool)) for _ in range(16)]
+        first = next(listed for listed in lists if listed.sum() == 2)
+        assert (server.play(seed, 1).participation[0] == first).all()
+
+
+PLAYED = """
+import hashlib
+import numpy as np
+import mrsa_jax as mj
+for n, size, blocks in ((12, 6, 3), (24, 8, 4), (24, 12, 1)):
+    for seed in range(3):
+        game = mj.attacks.exposing_server(n, size, blocks).play(seed, 40)
+        print(hashlib.sha256(np.packbits(game.participation).tobytes()).hexdigest())
+"""
+
+
+def test_histories_are_the_same_on_every_processor():
+    """OpenBLAS rounds otherwise on each; where it does not know a name, or is not used, all do."""
+    cores = ("Haswell", "SkylakeX", "Zen")
+    played = [
+        subprocess.run([sys.executable, "-c", PLAYED], env=os.environ | {"OPENBLAS_CORETYPE": core},
+                       capture_output=True, text=True, timeout=300, check=True).stdout
+        for core in cores
+    ]  # fmt: skip
+    assert len(played[0].split()) == 9
+    assert played[0] == played[1] == played[2]
 
 
 def test_it_learns_what_clients_accept_and_no_more():
