@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.matrices import covariance_root, smallest_variance
 from mrsa_watch._base.errors import POSITIVE, check_number, require
-
-_ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 
 
 def check_noise(
@@ -36,8 +35,8 @@ def check_noise(
 
     Raises:
         ConfigurationError: If it is no number, vector or matrix of these sizes, is not finite, a
-            variance is negative, or a covariance is not symmetric or not positive semidefinite
-            beyond rounding.
+            variance is negative, or a covariance is not symmetric or not positive semidefinite to
+            within 1e-9.
 
     Examples:
         >>> check_noise(0, 3) is None, check_noise([[0.0, 0.0], [0.0, 2.0]], 2).tolist()
@@ -60,35 +59,13 @@ def check_noise(
     wrong = values[~np.isfinite(values)]
     require(wrong.size == 0, argument, "must be finite", *wrong[:1].tolist())
     variances = np.diagonal(values) if values.ndim == 2 else np.broadcast_to(values, rounds)
-    least = float(variances.min())
+    least = smallest_variance(array) if values.ndim == 2 else float(variances.min())
     require(least >= 0, argument, "must hold no negative variance", least)
     if not variances.any() and not values.any():
         return None
     if values.ndim < 2 or np.array_equal(values, np.diag(variances)):
         return variances.copy()
-    return _root(values, variances, argument)
-
-
-def _root(covariance: np.ndarray, variances: np.ndarray, argument: str) -> np.ndarray:
-    """Return F of the covariance, from the eigenvectors of the correlations.
-
-    Correlations, so that rounds of little noise next to others of much keep their digits. What
-    rounding cannot tell from a combination of rounds without noise is taken for one.
-    """
-    scale = np.sqrt(variances)
-    is_noisy = scale > 0
-    rule = "must be a symmetric covariance"
-    over = np.where(is_noisy, scale, 1.0)
-    ratios = covariance / over[:, None] / over[None, :]
-    gap = float(np.abs(ratios - ratios.T).max())
-    require(gap <= _ROUNDING * 64, argument, rule, f"entries that differ by {gap:.3g}")
-    rule = "must be a positive semidefinite covariance"
-    require(not ratios[~is_noisy].any(), argument, rule, "covariances of a round of variance 0")
-    values, vectors = np.linalg.eigh((ratios + ratios.T) / 2)
-    least = float(values.min())
-    rounding = _ROUNDING * len(values)
-    require(least >= -rounding, argument, rule, f"an eigenvalue of its correlations of {least:.3g}")
-    return scale[:, None] * vectors * np.sqrt(np.where(values > rounding, values, 0.0))
+    return covariance_root(array, argument)
 
 
 def check_spread(spread: Any) -> float:

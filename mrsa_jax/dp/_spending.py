@@ -15,6 +15,7 @@ from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.matrices import lower_triangle
 from mrsa_watch._base.errors import check_size, require
 
 # ---- Noise that is correlated over rounds, by a strategy matrix.
@@ -87,9 +88,8 @@ def check_strategy(strategy: Any, rounds: int) -> Float64[np.ndarray, "rounds ro
     values = array.astype(np.float64)
     wrong = values[~np.isfinite(values)]
     require(wrong.size == 0, "strategy", "must be finite", *wrong[:1].tolist())
-    above = np.argwhere(np.triu(values, 1))
     rule = "must be lower triangular: a round's noise cannot wait for later rounds"
-    require(len(above) == 0, "strategy", rule, *map(tuple, above[:1].tolist()))
+    values = lower_triangle(array, "strategy", rule)
     zeros = np.flatnonzero(np.diagonal(values) == 0)
     require(zeros.size == 0, "strategy", "must have no 0 on its diagonal", *zeros[:1].tolist())
     return values

@@ -25,6 +25,7 @@ from jaxtyping import Array, Float64
 
 from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.device import at_once
+from mrsa_jax._core.matrices import correlations
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._enclosures import inverse_of_factor
@@ -60,14 +61,7 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
     rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"
     good = given.shape == (rounds, rounds) and given.dtype.kind in "fiu"
     require(good, "memory", rule, f"{given.dtype}{list(given.shape)}")
-    kernel = given.astype(np.float64)
-    is_one = np.isfinite(kernel).all() and (np.diagonal(kernel) == 1).all()
-    require(bool(is_one), "memory", "must be finite with a diagonal of ones")
-    require(np.array_equal(kernel, kernel.T), "memory", "must be a symmetric kernel")
-    least = float(np.linalg.eigvalsh(kernel)[0])
-    require(least >= -1e-12 * rounds, "memory", "must be positive semidefinite; least eigenvalue",
-            least)  # fmt: skip
-    return kernel
+    return correlations(given, "memory")
 
 
 def noise_of(noise: np.ndarray | None, rounds: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
