@@ -158,10 +158,11 @@ def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
 
 
 def check_thresholds(value: Any, argument: str, count: int, *, batch: bool = False) -> Any:
-    """Return int32[] or int32[count], each at least 1 unless it is traced, or raise.
+    """Return int32[] or int32[count], each at least 1, or raise.
 
     Args:
-        value: One for all clients, or one for each.
+        value: One for all clients, or one for each. Traced ones outside [1, 2**31) become the
+            largest, which no shares ever reach.
         argument: Name used in messages.
         count: Number of clients.
         batch: Whether leading axes are allowed.
@@ -172,9 +173,11 @@ def check_thresholds(value: Any, argument: str, count: int, *, batch: bool = Fal
     fits = limits.ndim == 0 or (limits.shape[-1] == count and (batch or limits.ndim == 1))
     rule = f"must be one for all or one for each of the {count} clients"
     require(fits, argument, rule, f"shape {limits.shape}")
-    if not is_traced(limits):
-        bad = limits[(limits < 1) | (limits > np.iinfo(np.int32).max)]
-        require(bad.size == 0, argument, "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
+    most = np.iinfo(np.int32).max
+    if is_traced(limits):
+        return jnp.where((limits >= 1) & (limits <= most), limits, most).astype(np.int32)
+    bad = limits[(limits < 1) | (limits > most)]
+    require(bad.size == 0, argument, "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
     return limits.astype(np.int32)
 
 
@@ -201,6 +204,7 @@ def integer_or_vector(value: Any, argument: str) -> np.ndarray:
 
 
 def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray:
+    require(not holds_traced(value), argument, KNOWN, value)
     is_bool = isinstance(value, bool)
     require(not is_bool and not isinstance(value, str), argument, rule, value)
     try:

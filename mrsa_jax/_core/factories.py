@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from mrsa_jax._core.arrays import holds_traced, needs_values
 from mrsa_jax._core.device import is_traced
@@ -25,11 +26,13 @@ def also_traced(function: Callable[_Arguments, _Result]) -> Callable[_Arguments,
     """
     of_values = needs_values(function)
 
+    # a test looks at what each of these does with traced numbers outside their ranges
     @functools.wraps(function)
     def either(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         chosen = function if holds_traced((given, named)) else of_values
         return chosen(*given, **named)
 
+    either.takes_traced = True  # type: ignore[attr-defined]
     return either
 
 
@@ -50,7 +53,8 @@ def unless_traced(
     """Return a number as `check` does; one that a transformation knows only, as it is.
 
     For the numbers of schemes, so that `jax.vmap(lambda p: independent(p))` builds them: a
-    program cannot raise for what it alone knows.
+    program cannot raise for what it alone knows. What it does instead is its caller's: NaN, or a
+    scheme that asks nobody (`nan_unless`, `is_whole`).
 
     Args:
         check: Takes the value, the argument's name and the rest.
@@ -74,6 +78,43 @@ def unless_traced(
     rule = "must be a number or one number per client" if axes else "must be one number"
     require(fits, argument, rule, shortened(value))
     return value
+
+
+# ---- Traced numbers outside their ranges: no program can raise for them, and none may return a
+# plausible value. Floats become NaN; a scheme whose numbers make no sense asks nobody.
+
+
+def nan_unless(is_legal: Any, value: Any) -> Array:
+    """Return a traced number or array, all NaN where it is not legal.
+
+    Examples:
+        >>> jax.jit(lambda x: nan_unless(x >= 0, x))(jnp.float32(-1)).item()
+        nan
+    """
+    given = jnp.asarray(value)
+    if not jnp.issubdtype(given.dtype, jnp.floating):
+        given = given.astype(jnp.result_type(float))
+    return jnp.where(is_legal, given, jnp.nan)
+
+
+def is_chance(value: Any) -> Array:
+    """Return whether a traced number is one in [0, 1]."""
+    return jnp.logical_and(value >= 0, value <= 1)
+
+
+def is_whole(value: Any, lowest: int, highest: int) -> Array:
+    """Return whether a traced number is an integer in a range; of 64 bits too.
+
+    Examples:
+        >>> jax.vmap(lambda k: is_whole(k, 1, 4))(jnp.asarray([0.0, 1.0, 2.5, 5.0])).tolist()
+        [False, True, False, False]
+    """
+    given = jnp.asarray(value)
+    if jnp.issubdtype(given.dtype, jnp.integer):
+        ends = jnp.iinfo(given.dtype)
+        return (given >= max(lowest, int(ends.min))) & (given <= min(highest, int(ends.max)))
+    inside = (given >= float(lowest)) & (given <= float(highest))
+    return inside & (given == jnp.floor(given))
 
 
 def program_of(tree: Any) -> tuple[Any, ...]:

@@ -16,6 +16,8 @@ from mrsa_jax._core.arrays import host_array
 from mrsa_jax._core.matrices import covariance_root, smallest_variance
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 
+_MOST_SPREADS = 1e150
+
 
 def check_noise(
     noise: Any, rounds: int, argument: str = "noise"
@@ -78,3 +80,22 @@ def check_spread(spread: Any) -> float:
         mrsa_jax.ConfigurationError: `spread` must be positive and finite; got 0
     """
     return check_number(spread, "spread", "must be positive and finite", POSITIVE)
+
+
+def check_in_spreads(noise: np.ndarray, spread: float) -> None:
+    """Raise for noise whose variance in spreads, or its inverse, floats cannot hold.
+
+    Args:
+        noise: Variances, or a root of a covariance, of `check_noise`.
+        spread: Of `check_spread`.
+
+    Examples:
+        >>> check_in_spreads(np.array([1.0]), 1e-200)
+        Traceback (most recent call last):
+        ...
+        mrsa_jax.ConfigurationError: `noise` must have a standard deviation of at most 1e+150 ti...
+    """
+    deviations = np.sqrt(noise) if noise.ndim == 1 else np.linalg.norm(noise, axis=1)
+    largest = float(deviations.max(initial=0.0))
+    rule = f"must have a standard deviation of at most {_MOST_SPREADS:g} times the spread"
+    require(largest <= _MOST_SPREADS * spread, "noise", rule, largest, spread)

@@ -55,8 +55,8 @@ def as_key(seed: Seed) -> Key[Array, ""]:
     """Return a typed JAX key for an integer seed, or the key itself.
 
     Args:
-        seed: Integer in [0, 2**32), traced ones included (of which the lowest 32 bits count), or
-            a scalar typed key (`jax.random.key`).
+        seed: Integer in [0, 2**32), or a scalar typed key (`jax.random.key`). A traced integer
+            outside that range, which nothing can report, gives a key that no legal seed has.
 
     Returns:
         A scalar typed key.
@@ -74,11 +74,19 @@ def as_key(seed: Seed) -> Key[Array, ""]:
     if isinstance(seed, jax.core.Tracer):
         is_one = seed.ndim == 0 and jnp.issubdtype(seed.dtype, np.integer)
         require(is_one, "seed", "must be one integer or one typed JAX key", shortened(seed))
-        return jax.random.key(seed.astype(jnp.uint32), impl=_IMPLEMENTATION)
+        words = jnp.stack([_high_word(seed), seed.astype(jnp.uint32)])
+        return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
     require(is_integer(seed), "seed", "must be an integer or a typed JAX key", seed)
     require(0 <= int(seed) < 2**32, "seed", "must lie in [0, 2**32)", seed)
     words = jax.device_put(np.asarray([0, int(seed)], np.uint32))  # as `jax.random.key` does
     return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
+
+
+def _high_word(seed: Array) -> UInt32[Array, ""]:
+    """Return what of a traced integer its lowest 32 bits do not hold: 0 of a legal seed."""
+    if jnp.iinfo(seed.dtype).bits > 32:
+        return (seed >> 32).astype(jnp.uint32)
+    return jnp.where(seed < 0, jnp.uint32(2**32 - 1), jnp.uint32(0))
 
 
 def is_threefry(keys: Key[Array, "*batch"]) -> bool:

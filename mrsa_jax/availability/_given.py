@@ -20,7 +20,7 @@ from mrsa_jax._core.arrays import (
     pytree,
 )
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.streams import (
     ALWAYS,
     chances_typed,
@@ -121,8 +121,13 @@ def cyclic(
     """
     rates = check_chances(dropout_rates, "dropout_rates", as_data=True).reshape(-1)
     require(rates.size < 2**30, "dropout_rates", "must have fewer than 2**30 places", rates.size)
-    places = unless_traced(integer_or_vector, phase, "phase", axes=1) % rates.size
-    return Cyclic(on_device(threshold(rates, illegal=ALWAYS)), on_device(places.astype(np.int32)))
+    ahead = unless_traced(integer_or_vector, phase, "phase", axes=1)
+    places = (ahead % rates.size).astype(np.int32)
+    thresholds = on_device(threshold(rates, illegal=ALWAYS))
+    if is_traced(ahead):  # of a fraction nobody is ever online
+        is_place = is_whole(ahead, -(2**63), 2**63 - 1).all()
+        thresholds = jnp.where(is_place, thresholds, jnp.uint32(ALWAYS))
+    return Cyclic(thresholds, on_device(places))
 
 
 @also_traced
@@ -165,7 +170,8 @@ def diurnal(
     length = check_integer(period, "period", 1)
     cosine = np.cos(2.0 * np.pi * np.arange(length) / length)
     if is_traced(rate, a):
-        legal = (a >= 0) & (a <= jnp.minimum(rate, 1 - rate) + 1e-6)
+        is_seen = (a == 0) | (a >= 2.0**-32)
+        legal = is_seen & (a <= jnp.minimum(rate, 1 - rate) + 1e-6)
         return cyclic(jnp.where(legal, jnp.clip(rate + a * cosine, 0.0, 1.0), jnp.nan), phase)
     p = float(rate)
     rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"

@@ -283,7 +283,7 @@ def markov(
         got = (*m[short][:1].tolist(), *p[short][:1].tolist())
         require(not short.any(), "mean_absence", rule, *got)
     else:  # nobody is ever online
-        legal = (p >= 0) & (p <= 1) & (m >= 1) & (leave < 1.0 + 1e-5)
+        legal = (p >= 0) & (p <= 1) & (m >= 1) & (m < jnp.inf) & (leave < 1.0 + 1e-5)
         p, leave, back = (jnp.where(legal, chance, jnp.nan) for chance in (p, leave, back))
     chances = ((p, ALWAYS), (numbers.minimum(leave, 1.0), ALWAYS), (back, 0))
     return Markov(*(on_device(threshold(own, illegal=illegal)) for own, illegal in chances))

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import checked_mesh, on_device, pytree
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.factories import also_traced, nan_unless, unless_traced
 from mrsa_jax._core.streams import Seed, as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model
@@ -279,7 +279,8 @@ def local_sgd(
 
     Returns:
         The trainer; its numbers are traced, so changing them compiles nothing (switching one on
-        or off does). They may be traced where they are given, too, and are not checked then.
+        or off does). They may be traced where they are given, too: what is outside its range then
+        gives NaN.
 
     Raises:
         ConfigurationError: If an argument is outside its range.
@@ -299,7 +300,7 @@ def local_sgd(
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
     rule = "must lie in [0, 1)"
-    kept = _optional_strength(momentum, "momentum", rule, lambda own: 0 <= own < 1)
+    kept = _optional_strength(momentum, "momentum", rule, lambda own: (own >= 0) & (own < 1))
     rule = "must not be negative"
     decay = _optional_strength(weight_decay, "weight_decay", rule, lambda own: own >= 0)
     pull = _optional_strength(proximal, "proximal", rule, lambda own: own >= 0)
@@ -325,14 +326,17 @@ def local_sgd(
 def strength(
     value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
 ) -> Float32[Array, ""]:
-    """Return a number that training uses, checked unless it is traced."""
+    """Return a number that training uses; NaN for a traced one that is not legal."""
 
     def check(value: Any, argument: str) -> Any:
         check_number(value, argument)
         require(bool(is_legal(value)), argument, rule, value)
         return value
 
-    return jnp.float32(unless_traced(check, value, argument))
+    number = unless_traced(check, value, argument)
+    if is_traced(number):
+        number = nan_unless(is_legal(number) & jnp.isfinite(number), number)
+    return jnp.float32(number)
 
 
 def _optional_strength(

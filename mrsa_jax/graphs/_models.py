@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import on_device, pytree
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.factories import also_traced, plain, unless_traced
+from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.streams import chances_typed, client_words, fold, happens, pair_words, threshold
 from mrsa_jax.graphs._lists import GraphModel, check_degree, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
@@ -207,7 +207,7 @@ def harary(num_clients: int | np.integer, degree: int | np.integer | Array) -> H
     clients = check_num_clients(num_clients)
     k: Any = degree
     if is_traced(k):  # of a degree that no graph has, nobody has neighbours
-        k = jnp.where((k >= 0) & (k < clients) & (clients * k % 2 == 0), k, 0)
+        k = jnp.where(is_whole(k, 0, clients - 1) & (clients * k % 2 == 0), k, 0)
     else:
         k = check_degree(plain(degree), clients)
     return Harary(jnp.int32(k), clients)

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float32, Int32, Key, UInt32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import nan_unless
 from mrsa_jax._core.status import Status
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._round import Cast, SummedRound, code_span, table_of, update_span
@@ -149,7 +150,22 @@ def decode(
         size = int((span.rows.number < len(arrays)).sum())
         table = table_of(arrays[first : first + size], span.rows, first, number)
         parts.append(update_span(table, span.rows, cast, round_, combine))
-    return jnp.concatenate(parts)
+    update = jnp.concatenate(parts)
+    if is_traced(totals, counts):
+        return nan_unless(_are_sums(totals, counts, layout), update)
+    return update
+
+
+def _are_sums(totals: Any, counts: Any, layout: SegmentLayout) -> Array:
+    """Return whether traced sums are residues of their rings, of as many as there can be."""
+    sizes = np.asarray([len(block.members) for block in layout.blocks])
+    number = jnp.asarray(counts)
+    legal = ((number >= 0) & (number <= on_device(sizes, number.dtype))).all()
+    for total, block in zip(totals, layout.blocks, strict=True):
+        given = jnp.asarray(total)
+        most = min(block.modulus - 1, int(jnp.iinfo(given.dtype).max))
+        legal &= ((given >= 0) & (given <= most)).all()
+    return legal
 
 
 def _checked_totals(totals: Any, layout: SegmentLayout) -> list[Any]:

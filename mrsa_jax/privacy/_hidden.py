@@ -13,13 +13,18 @@ from jaxtyping import Array, Float, Float64
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.noise import check_noise, check_spread
+from mrsa_jax._core.noise import check_in_spreads, check_noise, check_spread
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
 from mrsa_jax.privacy._enclosures import inverse_of_factor
 from mrsa_jax.privacy._equal_columns import class_sizes
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
-from mrsa_jax.privacy._updates import hidden_updates, kernel_of, traced_updates
+from mrsa_jax.privacy._updates import (
+    hidden_updates,
+    kernel_of,
+    traced_kernel,
+    traced_updates,
+)
 from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import check_number, require
 
@@ -188,14 +193,14 @@ def hidden_among(
         With `each_round` `[..., rounds, clients]`, NaN where a client is in no sum of the round.
         Where updates drift, to six digits, NaN where floats know fewer. `memory` and `share` may
         be traced numbers, as in `jax.vmap(lambda rho: hidden_among(P, memory=rho))(rhos)`; where
-        both are exactly 1 what comes out is NaN.
+        both are exactly 1, or one is out of range, what comes out is NaN.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
             empty one, `noise` is negative, of another size or no covariance, `spread` is not
             positive, or the coalition has everybody; if `memory` or `share` is out of range, or R
             is singular other than by sums of one round (an eigenvalue below 1e-7) without noise; if
-            it is 1 between two rows, and P is traced.
+            it is 1 between two rows, and P is traced; if noise is above 1e150 spreads.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -245,9 +250,7 @@ def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
         return None
     if is_traced(memory, share):
         with jax.enable_x64(True):
-            lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
-            rho, lasting = jnp.asarray(memory, jnp.float64), jnp.asarray(share, jnp.float64)
-            return jnp.where(lags == 0, 1.0, lasting * rho ** lags.astype(np.float64))
+            return traced_kernel(memory, rounds, share, jnp.float64)
     kernel = kernel_of(memory, rounds, share)
     return None if (kernel == 1).all() else kernel
 
@@ -404,8 +407,11 @@ def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | N
     """Return what `leverages` takes for noise: its standard deviations, or its root, in spreads."""
     deviation = check_spread(spread)
     checked = check_noise(noise, P.shape[-2])
-    if checked is None or checked.ndim == 2:
-        return checked if checked is None else checked / deviation
+    if checked is None:
+        return None
+    check_in_spreads(checked, deviation)
+    if checked.ndim == 2:
+        return np.asarray(checked / deviation)
     root = np.sqrt(checked) / deviation
     if not is_traced(P):
         rows = np.abs(as_floats(np.asarray(P), is_scaled=False)).reshape(-1, P.shape[-1])

@@ -23,10 +23,12 @@ from jaxtyping import Array, Float64
 
 from mrsa_jax._core.arrays import host_array, needs_values, on_device
 from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.factories import nan_unless
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._updates import (
+    TRACED_NEAR,
     as_floats,
     covariances,
     decided,
@@ -35,6 +37,7 @@ from mrsa_jax.privacy._updates import (
     kernel_of,
     noise_of,
     participations,
+    traced_kernel,
 )
 from mrsa_watch._base.errors import require
 
@@ -145,10 +148,14 @@ def _traced(P: np.ndarray, memory: Any, spread: Any, noise: Any, coalition: Any)
     is_zero = not is_traced(noise) and not np.all(np.asarray(noise))
     rule = "must be positive where `memory`, `spread` or `noise` are traced"
     require(not is_zero, "noise", rule, noise)
-    memory, spread, noise = (jnp.asarray(own, float) for own in (memory, spread, noise))
-    lags = on_device(np.abs(np.arange(rounds)[:, None] - np.arange(rounds)), memory.dtype)
-    kernel = memory if memory.ndim else jnp.power(memory, lags)
+    if not is_traced(noise):
+        check_noise(noise, rounds)
+    if not is_traced(spread):
+        spread = check_spread(spread)
+    spread, noise = (jnp.asarray(own, float) for own in (spread, noise))
+    kernel = traced_kernel(memory, rounds, 1.0, spread.dtype)
     covariance = noise if noise.ndim == 2 else jnp.diag(jnp.broadcast_to(noise, rounds))
+    legal = (spread > 0) & jnp.isfinite(spread) & _is_covariance(covariance)
 
     def of_history(own: Array) -> Array:
         inverse = jnp.linalg.inv(own @ own.T * kernel + covariance / spread**2)
@@ -159,9 +166,22 @@ def _traced(P: np.ndarray, memory: Any, spread: Any, noise: Any, coalition: Any)
 
         return jax.lax.map(of_client, own.T)
 
-    stacked = on_device(rows.reshape(-1, rounds, clients), memory.dtype)
+    stacked = on_device(rows.reshape(-1, rounds, clients), spread.dtype)
     found = jax.lax.map(of_history, stacked).reshape(*rows.shape[:-2], clients)
+    found = nan_unless(legal & jnp.isfinite(kernel).all(), found)
     return found.at[..., list(check_coalition(coalition, clients))].set(jnp.nan)
+
+
+def _is_covariance(noise: Array) -> Array:
+    """Return whether a traced matrix is one, up to what floats of 32 bits round."""
+    scale = jnp.sqrt(jnp.maximum(jnp.diagonal(noise), 0.0))
+    over = jnp.where(scale > 0, scale, 1.0)
+    ratios = noise / over[:, None] / over[None]
+    known = jnp.where(jnp.isfinite(ratios), ratios, 0.0)
+    is_symmetric = jnp.abs(known - known.T).max() <= TRACED_NEAR
+    least = jnp.linalg.eigvalsh((known + known.T) / 2)[0]
+    is_positive = (jnp.diagonal(noise) >= 0).all() & (least >= -TRACED_NEAR * len(noise))
+    return is_symmetric & is_positive & jnp.isfinite(noise).all()
 
 
 def _bits(

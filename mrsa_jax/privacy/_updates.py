@@ -24,8 +24,10 @@ from jax import lax
 from jaxtyping import Array, Float64
 
 from mrsa_jax._core.arrays import host_array, on_device
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.factories import is_chance, nan_unless
 from mrsa_jax._core.matrices import correlations
+from mrsa_jax._core.noise import check_in_spreads
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._enclosures import inverse_of_factor
@@ -37,6 +39,7 @@ from mrsa_watch._base.errors import check_number, require
 
 MOST_MEMORY = 1 - 1e-6
 _LEAST_EIGENVALUE = 1e-7
+TRACED_NEAR = 2e-6  # what floats of 32 bits may take off the rules of a kernel that is traced
 
 
 # ---- Covariances of learnt sums where updates drift: which rows count, and who is in which.
@@ -64,10 +67,41 @@ def _lasting(memory: Any, rounds: int) -> Float64[np.ndarray, "rounds rounds"]:
     return correlations(given, "memory")
 
 
+def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
+    """Return R of a memory or a share that is traced; all NaN where one of them is out of range.
+
+    Values that are known are checked as `kernel_of` checks them.
+    """
+    if not is_traced(share):
+        share = check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
+    if not is_traced(memory):
+        memory = _lasting(memory, rounds)
+    given, lasting = jnp.asarray(memory, dtype), jnp.asarray(share, dtype)
+    require(lasting.ndim == 0, "share", "must be one number", f"shape {lasting.shape}")
+    lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
+    if given.ndim == 0:
+        legal = ((given >= 0) & (given <= MOST_MEMORY)) | (given == 1)
+        is_one_round = on_device(lags == 0)
+        kernel = given ** on_device(lags, dtype)
+    else:
+        rule = f"must be a number, or a kernel of shape [{rounds}, {rounds}]"
+        require(given.shape == (rounds, rounds), "memory", rule, f"shape {given.shape}")
+        kernel = (given + given.T) / 2
+        gaps = jnp.abs(given - given.T).max(), jnp.abs(jnp.diagonal(given) - 1).max()
+        least = jnp.linalg.eigvalsh(jnp.where(jnp.isfinite(kernel), kernel, 0))[0]
+        legal = (
+            (gaps[0] <= TRACED_NEAR) & (gaps[1] <= TRACED_NEAR) & (least >= -TRACED_NEAR * rounds)
+        )
+        is_one_round = (kernel == 1) | on_device(lags == 0)
+    legal &= is_chance(lasting)
+    return nan_unless(legal, jnp.where(is_one_round, jnp.ones_like(kernel), lasting * kernel))
+
+
 def noise_of(noise: np.ndarray | None, rounds: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     """Return which sums have noise, and its covariance over s^2, of `check_noise`'s noise."""
     if noise is None:
         return np.zeros(rounds, np.bool_), np.zeros((rounds, rounds))
+    check_in_spreads(noise, spread)
     if noise.ndim == 1:
         return noise != 0, np.diag(noise) / spread**2
     return (noise != 0).any(axis=1), noise @ noise.T / spread**2
@@ -451,4 +485,5 @@ def _traced_shares(
     elif how == "sums":
         exposed = lax.associative_scan(jnp.logical_or, exposed)
     hidden = jnp.where(exposed, 1.0, jnp.maximum(1 / (each if how == "rounds" else worst), _ABOVE))
+    hidden = nan_unless(jnp.isfinite(R).all(), hidden)
     return jnp.where(is_in, hidden, jnp.nan) if how == "rounds" else hidden

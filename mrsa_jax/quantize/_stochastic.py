@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax._core.arrays import one_program, pytree
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.factories import also_traced, is_whole, nan_unless, unless_traced
 from mrsa_jax._core.streams import random_words
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_known, check_number, require
 
@@ -303,8 +303,9 @@ def stochastic(
         ordered = math.isfinite(lower) and math.isfinite(upper) and lower < upper
         require(ordered, "value_range", "must be finite with r1 < r2", value_range)
     if is_traced(levels, lower, upper):  # sums of what is no quantizer are NaN
-        legal = (levels >= 2) & (levels <= _MAX_LEVELS) & (lower < upper)
-        lower, upper = (jnp.where(legal, end, jnp.nan) for end in (lower, upper))
+        is_range = (lower < upper) & jnp.isfinite(lower) & jnp.isfinite(upper)
+        legal = is_whole(levels, 2, _MAX_LEVELS) & is_range
+        lower, upper = (nan_unless(legal, end) for end in (lower, upper))
     return StochasticQuantizer(jnp.int32(levels), jnp.float32(lower), jnp.float32(upper))
 
 

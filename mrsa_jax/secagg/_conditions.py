@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.arrays import check_thresholds, host_array, needs_values, on_device
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import is_whole
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.graphs import check_adjacency, component_labels
 from mrsa_watch._base.errors import require
@@ -298,6 +299,11 @@ def _verdict(core: Callable[..., Array], *given: _Matrix) -> Any:
     arrays, rounds = _check_rounds(*given)
     program = _program(core, bool(rounds))
     found = program(*(on_device(a if rounds else a[0]) for a in arrays))
+    if is_traced(given[-1]):  # neither holds of thresholds that are none
+        limits = jnp.asarray(given[-1])
+        legal = is_whole(limits, 1, 2**31 - 1)
+        legal = legal.all(axis=-1) if limits.ndim else legal
+        found = found & jnp.broadcast_to(legal, rounds).reshape(found.shape)
     if is_traced(found):
         return found.reshape(rounds)
     return np.asarray(found).reshape(rounds) if rounds else bool(found)

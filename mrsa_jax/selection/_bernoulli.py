@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float64, Int32, Key
 
 from mrsa_jax._core import streams as _chance
 from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
-from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_integer, check_size, require
@@ -184,7 +185,7 @@ class BinSelection:
     """Clients take part once in each epoch of b rounds; build it with the factory.
 
     Attributes:
-        num_bins: int32 scalar, b.
+        num_bins: int32 scalar, b; 0 asks nobody.
         num_clients: N, static.
         fresh: Whether bins are drawn in each epoch, static.
     """
@@ -221,11 +222,12 @@ class BinSelection:
 
         Takes trials as trailing axes.
         """
-        drawn = client_words(key, self.num_clients) % self.num_bins.astype(jnp.uint32)
-        turn = state.played % self.num_bins
+        bins = jnp.maximum(self.num_bins, 1)
+        drawn = client_words(key, self.num_clients) % bins.astype(jnp.uint32)
+        turn = state.played % bins
         is_first = (turn if self.fresh else state.played) == 0
         bins = jnp.where(is_first[None], drawn.astype(jnp.int32), state.bins)
-        cohort = available & (bins == turn[None])
+        cohort = available & (bins == turn[None]) & (self.num_bins > 0)
         return cohort, BinsState(state.counts + cohort.astype(jnp.int32), bins, state.played + 1)
 
 
@@ -272,4 +274,6 @@ def balls_in_bins(num_clients: int, num_bins: int | Array, *, fresh: bool = Fals
     n = check_size(num_clients, "num_clients")
     require(isinstance(fresh, bool), "fresh", "must be True or False", fresh)
     bins = unless_traced(check_integer, num_bins, "num_bins", 1, 2**16)
+    if is_traced(bins):
+        bins = jnp.where(is_whole(bins, 1, 2**16), bins, 0)
     return BinSelection(jnp.int32(bins), n, fresh)

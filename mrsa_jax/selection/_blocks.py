@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._core.arrays import on_device, one_program, pytree, zeros
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.factories import also_traced, plain, unless_traced
+from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
@@ -142,7 +142,7 @@ def sizes_as_data(
     n = check_size(num_clients, "num_clients")
     k = unless_traced(check_size, cohort_size, "cohort_size")
     t = unless_traced(check_size, privacy_target, "privacy_target")
-    legal = (k >= 1) & (k <= n) & (t >= 1) & (k % t == 0) & (n % t == 0)
+    legal = is_whole(k, 1, n) & is_whole(t, 1, n) & (k % t == 0) & (n % t == 0)
     return n, jnp.where(legal, k, n + 1), jnp.where(legal, t, 1)
 
 

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float32, Float64, Int32, UInt32
 
 from mrsa_jax._core.arrays import host_array, integer_or_vector, on_device, varying_like
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import is_chance, nan_unless
 from mrsa_jax._core.streams import check_chances
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_watch._base.errors import check_size, require
@@ -277,6 +278,8 @@ def expected_cardinality(
     if rates.ndim == 1:
         rule = "must hold one rate for each client"
         require(rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients")
+    if is_traced(rates):
+        rates = nan_unless(is_chance(rates).all(), rates)
     online = 1.0 - numbers.broadcast_to(rates, (n,))
     if blocks is not None:
         online = online[_by_block(blocks, n, t)]

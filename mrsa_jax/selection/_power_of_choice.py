@@ -26,7 +26,7 @@ from mrsa_jax._core.arrays import (
     zeros,
 )
 from mrsa_jax._core.device import is_traced
-from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._metrics import all_or_none
@@ -187,7 +187,7 @@ def power_of_choice(
     n, k, _ = sizes_as_data(num_clients, cohort_size)
     d = unless_traced(check_size, num_candidates, "num_candidates")
     if is_traced(k, d):
-        k = jnp.where((k >= 1) & (k <= d) & (d <= n), k, n + 1)  # else nobody is ever asked
+        k = jnp.where(is_whole(d, 1, n) & (k >= 1) & (k <= d), k, n + 1)  # else nobody is asked
     else:
         require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
         require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)

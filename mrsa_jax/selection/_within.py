@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import binary_matrix, needs_values, one_program, pytree, zeros
-from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import Selector, SelectorState, check_selector
 from mrsa_jax._core.streams import Stream, as_key, client_words, fold
 from mrsa_jax.selection._blocks import BlockSelection, batch_partitioning
@@ -52,7 +53,7 @@ class SeparatedSelection:
 
     Attributes:
         selector: The scheme inside.
-        separation: int32 scalar, b: least difference of two rounds of one client.
+        separation: int32 scalar, b: least difference of two rounds of one client; 0 asks nobody.
     """
 
     selector: Any
@@ -118,7 +119,8 @@ class SeparatedSelection:
 
         A skipped round counts as a round of rest.
         """
-        cohort, inner = self.selector.select(key, state.inner, available & (state.rest == 0))
+        rested = (state.rest == 0) & (self.separation > 0)
+        cohort, inner = self.selector.select(key, state.inner, available & rested)
         rest = jnp.where(cohort, self.separation - 1, jnp.maximum(state.rest - 1, 0))
         return cohort, SeparationState(inner, rest)
 
@@ -156,6 +158,8 @@ def minimum_separation(selector: Selector, separation: int | Array) -> Separated
     """
     check_selector(selector)
     b = unless_traced(check_size, separation, "separation")
+    if is_traced(b):
+        b = jnp.where(is_whole(b, 1, 2**31 - 1), b, 0)
     return SeparatedSelection(selector, jnp.int32(b))
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Array
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.factories import is_chance, nan_unless
 from mrsa_watch._base.errors import check_chance, check_integer, check_number, require
 
 # ---- Binomial tails in log space, without scipy.
@@ -261,11 +262,14 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
     """
     n = check_integer(n, "n", 2)
     if is_traced(p, q, t):
-        lasts = jnp.asarray(p, float) * (1.0 - jnp.asarray(q, float)) ** 4
-        part = (jnp.asarray(t, float) - 1.0) / (n - 1)
+        p, q, t = (jnp.asarray(number, float) for number in (p, q, t))
+        legal = is_chance(p) & is_chance(q) & (t >= 1) & jnp.isfinite(t)
+        lasts = p * (1.0 - q) ** 4
+        part = (t - 1.0) / (n - 1)
         own = xlogy(part, part) + xlog1py(1.0 - part, -part)
         gap = own - xlogy(part, lasts) - xlog1py(1.0 - part, -lasts)
-        return jnp.where(part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap))
+        bound = jnp.where(part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap))
+        return nan_unless(legal, bound)
     mean = check_chance(p, "p") * (1.0 - check_chance(q, "q")) ** 4
     share = (check_threshold(t) - 1.0) / (n - 1)
     return 0.0 if share > mean else min(0.0, math.log(n) - (n - 1) * _divergence(share, mean))
@@ -335,7 +339,8 @@ def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
     """Return Theorem 6's bound in a program: all cuts of at least two clients at once."""
     require(n <= 2**12, "n", "must be at most 4096 where p or q are traced: cuts take memory", n)
     factorials = log_factorials(n)
-    p, kept = jnp.asarray(p, float), (1.0 - jnp.asarray(q, float)) ** 3
+    p, q = jnp.asarray(p, float), jnp.asarray(q, float)
+    legal, kept = is_chance(p) & is_chance(q), (1.0 - q) ** 3
     m, k = np.arange(2, n + 1)[:, None], np.arange(1, n // 2 + 1)
     is_cut = k <= m // 2
     sides = np.where(is_cut, m - k, 0)
@@ -344,7 +349,7 @@ def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
     cuts = logsumexp(ways + edges * jnp.log1p(-p), axis=1, where=is_cut)
     hits = on_device(m[:, 0], p.dtype)
     arrive = on_device(log_binomials(n)[2:], p.dtype) + xlogy(hits, kept) + xlog1py(n - hits, -kept)
-    return jnp.minimum(0.0, logsumexp(arrive + jnp.minimum(cuts, 0.0)))
+    return nan_unless(legal, jnp.minimum(0.0, logsumexp(arrive + jnp.minimum(cuts, 0.0))))
 
 
 def _log_arrivals(n: int, q: float) -> np.ndarray:
