@@ -392,7 +392,9 @@ def test_noise_is_measured_in_spreads_that_floats_hold() -> None:
             ):
                 call(spread=spread)
         call(spread=1e-30)
-    assert np.isfinite(privacy.hidden_among(P, noise=1e299)).all()
+    # client 3 is in one sum: 1 / h = 1 + noise / spread^2 and the others'
+    assert privacy.hidden_among(P, noise=1.0, spread=1e-150)[3] == pytest.approx(1e300)
+    assert privacy.hidden_among(P, noise=1e300)[3] == pytest.approx(1e300)
 
 
 def test_helpers_by_hand() -> None:

@@ -16,7 +16,7 @@ from mrsa_jax._core.arrays import host_array
 from mrsa_jax._core.matrices import covariance_root, smallest_variance
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 
-_MOST_SPREADS = 1e150
+_MOST_SPREADS = 1e153  # its square is a float
 
 
 def check_noise(
@@ -93,7 +93,7 @@ def check_in_spreads(noise: np.ndarray, spread: float) -> None:
         >>> check_in_spreads(np.array([1.0]), 1e-200)
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `noise` must have a standard deviation of at most 1e+150 ti...
+        mrsa_jax.ConfigurationError: `noise` must have a standard deviation of at most 1e+153 ti...
     """
     deviations = np.sqrt(noise) if noise.ndim == 1 else np.linalg.norm(noise, axis=1)
     largest = float(deviations.max(initial=0.0))

@@ -200,7 +200,7 @@ def hidden_among(
             empty one, `noise` is negative, of another size or no covariance, `spread` is not
             positive, or the coalition has everybody; if `memory` or `share` is out of range, or R
             is singular other than by sums of one round (an eigenvalue below 1e-7) without noise; if
-            it is 1 between two rows, and P is traced; if noise is above 1e150 spreads.
+            it is 1 between two rows, and P is traced; if noise is above 1e153 spreads.
 
     Examples:
         >>> import mrsa_jax as mj

@@ -97,7 +97,11 @@ def leverages(
     found = np.empty((len(stacked), *kept), np.float64)
     if goes_by_columns(rounds, clients):
         for history, out in zip(stacked, found, strict=True):
-            _of_wide(np.atleast_2d(out), history, root, quantiles, last_only, of_rest)
+            classes, given = narrowed(history), (root, quantiles, last_only, of_rest)
+            if classes is None:
+                _follow_wide(np.atleast_2d(out), history, *given)
+            else:
+                follow_classes(np.atleast_2d(out), history, classes, *given)
         return found.reshape(*array.shape[:-2], *kept)
     step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
     for start in range(0, len(stacked), step):
@@ -132,25 +136,26 @@ def last_of_wide(wide: Wide) -> np.ndarray:
     )
 
 
-def _of_wide(
+def narrowed(history: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return `wide_classes` of a history that need not go by columns once they are merged."""
+    classes = wide_classes(history)
+    if classes is None or goes_by_columns(len(history), len(classes[0])):
+        return None
+    return classes
+
+
+def follow_classes(
     out: np.ndarray,
     history: np.ndarray,
+    classes: tuple[np.ndarray, np.ndarray],
     root: np.ndarray | None,
     quantiles: tuple[float, ...] | None,
     last_only: bool,
     of_rest: bool,
 ) -> None:
-    """Write the leverages of a history of very many clients, fewer where many have one column."""
-    classes = wide_classes(history)
-    given = root, quantiles, last_only, of_rest
-    if classes is None:
-        _follow_wide(out, history, *given)
-        return
+    """Write the leverages of a history of very many clients, of which many have one column."""
     members, label = classes
     narrow = history[:, members]
-    if goes_by_columns(*narrow.shape):
-        _follow_wide(out, history, *given)
-        return
     is_in = (narrow != 0).any(axis=0)
     sizes = np.where(is_in, np.bincount(label), 1.0)[None]
     merged = Merged(narrow[None], sizes, np.arange(len(members), dtype=np.int32)[None])

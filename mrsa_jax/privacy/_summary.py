@@ -19,7 +19,14 @@ from mrsa_jax._core.device import chosen_form, over_ranges
 from mrsa_jax._core.prime import minor_bits
 from mrsa_jax.privacy._exposure import follow
 from mrsa_jax.privacy._hidden import among
-from mrsa_jax.privacy._leverage import KNOWN, goes_by_columns, last_of_wide, quantiles_of
+from mrsa_jax.privacy._leverage import (
+    KNOWN,
+    follow_classes,
+    goes_by_columns,
+    last_of_wide,
+    narrowed,
+    quantiles_of,
+)
 from mrsa_jax.privacy._leverage_wide import Wide, errors_of, rest_of_one, rest_of_three
 from mrsa_watch._base.primes import draw_primes, enough_primes
 
@@ -107,9 +114,13 @@ def _summaries_of_wide(history: np.ndarray, quantiles: tuple[float, ...]) -> Sum
         collapse(history[one], names, strong[one], distinct, counts[one])
         wide = Wide(history[b], None)
         ranks[b], first[b] = wide.ranks, wide.first
-        hidden[b] = quantiles_of(last_of_wide(wide), quantiles, np)
-        if np.isnan(hidden[b]).any():
-            hidden[b] = among(history[b], None, quantiles=quantiles)
+        classes = narrowed(history[b])
+        if classes is None:
+            hidden[b] = quantiles_of(last_of_wide(wide), quantiles, np)
+        else:  # to the bit as they are followed
+            rows = np.empty((rounds, len(quantiles)))
+            follow_classes(rows, history[b], classes, None, quantiles, False, False)
+            hidden[b] = rows[-1]
     return Summaries(strong, ranks, first, hidden, counts)
 
 
