@@ -1,11 +1,10 @@
-"""Clients with equal columns, merged exactly before floats are asked how well they are hidden.
+"""Clients with equal columns, merged exactly: what they say about how well clients are hidden.
 
 A class of s clients with equal columns c enters the Gram matrix P P^T as s c c^T, as one client
 with the column sqrt(s) c would. The class's leverage, that of this one column, is at most 1, and
 each member has 1/s of it: no client is hidden among fewer than s. It is exactly 1 where the sum of
-the class follows from the sums, which exact elimination decides. Merged histories have fewer
-columns and are better conditioned: what is nearly a combination of others often is so between
-members of one class.
+the class follows from the sums, which exact elimination of the merged history decides. Floats see
+that history too where they do not know enough of the whole one.
 """
 
 from __future__ import annotations

@@ -109,7 +109,12 @@ def leverages(
         # a shorter last chunk is filled up, so that one program serves all
         whole = np.concatenate([part, np.zeros((step - len(part), rounds, clients), part.dtype)])
         merged = merge_equal_columns(whole)
-        shares = np.asarray(run(whole, merged=merged, precision=np.dtype(np.float64)))[: len(part)]
+        given = {"merged": merged, "precision": np.dtype(np.float64)}
+        shares = np.asarray(run(whole, **given))[: len(part)]
+        if np.isnan(shares).any() and (merged.sizes > 1).any():
+            # as one column each, classes are better conditioned
+            again = np.asarray(run(whole, **given, by_class=True))[: len(part)]
+            shares = np.where(np.isnan(shares), again, shares)
         if not last_only and (quantiles is None or on_host):
             # what is one column after some rounds may be several at the end
             shares = np.minimum(shares, least_hidden(class_sizes(part, last_only=False)))
@@ -161,7 +166,7 @@ def follow_classes(
     merged = Merged(narrow[None], sizes, np.arange(len(members), dtype=np.int32)[None])
     (shares,) = np.asarray(
         _chunk(narrow[None], merged=merged, root=root, quantiles=None, last_only=last_only,
-               of_rest=of_rest, first=None, precision=np.dtype(np.float64))
+               of_rest=of_rest, first=None, precision=np.dtype(np.float64), by_class=True)
     )  # fmt: skip
     shares = np.atleast_2d(shares)
     if quantiles is None:
@@ -228,6 +233,7 @@ def _chunk(
     of_rest: bool,
     first: np.ndarray | None,
     precision: np.dtype[Any],
+    by_class: bool = False,
 ) -> Array:
     """Return the leverages of some histories.
 
@@ -240,16 +246,16 @@ def _chunk(
         of_rest: Whether 1 less the leverage must be known too.
         first: From which round each is taken for exposed, where no columns are equal.
         precision: Of what is returned.
+        by_class: Whether floats see one column for each class, times the root of its size.
     """
     rounds, clients = histories.shape[1:]
-    if merged is not None:
-        histories = merged.histories
-    exact, is_noisy = _without_noise(histories, root)
+    merged_ones = histories if merged is None else merged.histories
+    exact, is_noisy = _without_noise(merged_ones, root)
     ranks = rank_trajectory(exact)
     is_sure = is_new = _rises(ranks)
     if is_noisy is not None:
         if root is not None and root.ndim == 2:
-            is_sure = _rises(rank_trajectory(histories))
+            is_sure = _rises(rank_trajectory(merged_ones))
         is_new = _rises(ranks, is_noisy)
     has_classes = merged is not None and bool((merged.sizes > 1).any())
     if first is None or has_classes:
@@ -259,11 +265,13 @@ def _chunk(
     tile = at_once("eliminations", _COPIES * _BYTES_AN_ENTRY * rounds * clients)
     with jax.enable_x64(True):
         noise = None if root is None else on_device(root, jnp.float64)
-        rows = as_floats(histories, is_scaled=root is None)
+        rows = as_floats(merged_ones if by_class else histories, is_scaled=root is None)
         classes = None
         if merged is not None:
-            rows = rows * np.sqrt(merged.sizes)[:, None, :]
-            classes = on_device(least_hidden(merged.sizes)), on_device(merged.owner)
+            most = least_hidden(merged.sizes)
+            shares = most if by_class else np.ones_like(most)
+            classes = on_device(most), on_device(shares), on_device(merged.owner)
+            rows = rows * np.sqrt(merged.sizes)[:, None, :] if by_class else rows
         by_blocks = root is not None and root.ndim == 1 and rounds > 2 * clients
         if by_blocks and isinstance(rows, np.ndarray):  # all at once is dearer, and knows more
             share = float(_noise_share(rows, root, np))
@@ -312,7 +320,7 @@ def _shares(
     is_new: Bool[Array, "batch rounds"],
     is_sure: Bool[Array, "batch rounds"],
     first: Array,
-    classes: tuple[Array, Array] | None,
+    classes: tuple[Array, Array, Array] | None,
     root: Array | None,
     by_blocks: bool,
     tile: int,
@@ -323,15 +331,18 @@ def _shares(
     def one(history: tuple[Any, ...]) -> Array:
         own, is_new, is_sure, first, classes = history
         found, errors = _one_history(own, is_new, is_sure, root, by_blocks, last_only)
-        most = (jnp.ones_like(found[0]) if classes is None else classes[0])[None]
+        most = share = jnp.ones_like(found[:1])
+        if classes is not None:
+            most, share, owner = classes[0][None], classes[1][None], classes[2]
+            first = first[owner]
         is_in = jnp.cumsum(own != 0, axis=0) > 0
         is_in = is_in[-1:] if last_only else is_in
-        found = _known(found * most, errors, root is not None, of_rest, jnp)
+        found = _known(found * share, errors, root is not None, of_rest, jnp)
         found = jnp.where(is_in, found, jnp.float64(0))
         over = jnp.arange(len(own), dtype=jnp.int32)[:, None]
         over = over[-1:] if last_only else over
         found = decided(found, (first >= 0)[None] & (first[None] <= over), most)
-        found = found if classes is None else found[:, classes[1]]
+        found = found if classes is None else found[:, owner]
         found = found if quantiles is None else quantiles_of(found, quantiles, jnp)
         return found[0] if last_only else found
 
