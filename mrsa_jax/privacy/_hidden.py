@@ -158,9 +158,9 @@ def hidden_among(
     in a class of m clients with equal columns v is constant, |v|^2 >= m v_i^2 and h_i <= 1/m; and
     of the w entries of a v of smallest support one has v_i^2 >= |v|^2/w. (Of one client alone that
     is not true: the first of v = (1, 100) is hidden among 10,001, in a combination of two.) The
-    leverages add up to the rank, whatever the scheme. No member of
-    a class of m clients with equal columns is hidden among fewer than m, and each among exactly m
-    where the sum of the class follows from the sums: integers decide that.
+    leverages add up to the rank, whatever the scheme. No member of a class of m clients with equal
+    columns is hidden among fewer than m, and each among exactly m where the sum of the class
+    follows from the sums: integers decide that.
 
     **Where updates drift** (`memory`, `share`) the figure is of the update of one round: with R the
     correlation of a client's updates over the rounds, D_i = diag(p_i) and c = D_i R e_r, all sums
