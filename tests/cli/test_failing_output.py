@@ -18,8 +18,9 @@ import jax
 import pytest
 from matplotlib.figure import Figure
 
-from mrsa_jax.cli import main, outlets
+from mrsa_jax.cli import main
 from mrsa_watch._base.errors import StoreError, writing
+from mrsa_watch._base.streams import outlets
 
 POPULATION = ["--num-clients", "8", "--cohort-size", "4"]
 QUICK: dict[str, list[str]] = {

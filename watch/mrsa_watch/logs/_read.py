@@ -62,7 +62,7 @@ def read_log(
     a crash cut short). Its sums are ordered by run, round and sum. Other JSON (an object a line, an
     array, or the one list in an object) is a long table: each object is a row, and its keys are
     columns. An object may be a round that lists its clients, `{"round": 1, "clients": ["a", "b"]}`,
-    with lists of the same length beside it, or that maps each to a value. Of NVFlare's server log,
+    with lists of the same length next to it, or that maps each to a value. Of NVFlare's server log,
     text or JSON, the lines count by which its aggregator accepted a contribution; jobs, workflows
     and starts of a round are separate sums.
 
