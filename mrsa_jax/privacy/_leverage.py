@@ -97,11 +97,12 @@ def leverages(
     found = np.empty((len(stacked), *kept), np.float64)
     if goes_by_columns(rounds, clients):
         for history, out in zip(stacked, found, strict=True):
-            classes, given = narrowed(history), (root, quantiles, last_only, of_rest)
+            classes = narrowed(history)
+            settings = (root, quantiles, last_only, of_rest)
             if classes is None:
-                _follow_wide(np.atleast_2d(out), history, *given)
+                _follow_wide(np.atleast_2d(out), history, *settings)
             else:
-                follow_classes(np.atleast_2d(out), history, classes, *given)
+                follow_classes(np.atleast_2d(out), history, classes, *settings)
         return found.reshape(*array.shape[:-2], *kept)
     step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
     for start in range(0, len(stacked), step):
@@ -109,11 +110,11 @@ def leverages(
         # a shorter last chunk is filled up, so that one program serves all
         whole = np.concatenate([part, np.zeros((step - len(part), rounds, clients), part.dtype)])
         merged = merge_equal_columns(whole)
-        given = {"merged": merged, "precision": np.dtype(np.float64)}
-        shares = np.asarray(run(whole, **given))[: len(part)]
+        run_merged = functools.partial(run, merged=merged, precision=np.dtype(np.float64))
+        shares = np.asarray(run_merged(whole))[: len(part)]
         if np.isnan(shares).any() and (merged.sizes > 1).any():
             # as one column each, classes are better conditioned
-            again = np.asarray(run(whole, **given, by_class=True))[: len(part)]
+            again = np.asarray(run_merged(whole, by_class=True))[: len(part)]
             shares = np.where(np.isnan(shares), again, shares)
         if not last_only and (quantiles is None or on_host):
             # what is one column after some rounds may be several at the end

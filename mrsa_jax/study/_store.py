@@ -229,9 +229,8 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     results = (_view.View(folder, manifest).opened() if is_sweep
                else _view.open_arrays(folder / _STORE))  # fmt: skip
     told = {name: json.loads(text) for name, text in results.attrs.items()}
-    is_weighted = not is_sweep and told.get("config", {}).get("aggregation", {}).get(
-        "weighted", False
-    )
+    aggregation = told.get("config", {}).get("aggregation", {})
+    is_weighted = not is_sweep and aggregation.get("weighted", False)
     rule = (
         "must be a study whose figures count the weights of its sums, and this one was made by a "
         "version that took them for equal: run its settings again"
