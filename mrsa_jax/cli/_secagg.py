@@ -77,6 +77,6 @@ def _print_failures(found: Any) -> None:
         ends = f"{rate['lower']:.2g} to {rate['upper']:.2g}"
         told = ", ".join(f"{words[key]} {power(value)}" for key, value in own.items())
         rows.append((label, str(rate["count"]), f"{rate['rate']:.3g}", ends, told))
-    headings = ("failure", "rounds", "rate", "95 % interval", "bounds")
+    headings = ("what happens", "rounds", "rate", "95 % interval", "bounds")
     console = print_table(headings, rows, title=found.title, left=(0, 3, 4))
     print_sentences(console, found.sentences)

@@ -204,9 +204,13 @@ def _done(results: xr.Dataset, axes: tuple[str, ...]) -> np.ndarray:
 _TELLING = ("_rate", "_error", "auc", "accuracy", "recovered", "psnr", "ssim")
 
 
-def _rank(name: str) -> tuple[bool, bool, str]:
-    """Return where a quantity comes among others: what tells most first, bounds last."""
-    return not name.endswith(_TELLING), name.endswith(("_lower", "_upper", "_count")), name
+_OUTCOME = "no_sum_rate"  # of rounds; other rates are of its causes
+
+
+def _rank(name: str) -> tuple[bool, bool, bool, str]:
+    """Return where a quantity comes among others: the outcome, what tells most, bounds last."""
+    is_bound = name.endswith(("_lower", "_upper", "_count"))
+    return name != _OUTCOME, not name.endswith(_TELLING), is_bound, name
 
 
 def _reduced(name: str, variable: xr.DataArray, axes: tuple[str, ...]) -> np.ndarray | None:

@@ -282,6 +282,9 @@ def test_a_failure_study_with_bounds_and_rare_events(capsys: pytest.CaptureFixtu
     assert bounds["not_private_theorem_6"] == pytest.approx(
         mj.secagg.privacy_bound(40, 0.9, 0.01) / math.log(10)
     )
+    chance, lost = 10 ** bounds["no_sum_first_moment"], 1 - 0.99**3
+    too_few = lost**40 + 40 * lost**39 * (1 - lost)
+    assert chance == pytest.approx(10 ** bounds["unreliable_first_moment"] + too_few)
     assert bounds["disconnected_exact"] <= bounds["not_private_theorem_6"]
     assert bounds["unreliable_union"] <= bounds["unreliable_theorem_5"]
     assert found["rates"]["not_private"]["count"] == 0
@@ -293,6 +296,44 @@ def test_a_failure_study_with_bounds_and_rare_events(capsys: pytest.CaptureFixtu
     assert status == 0
     assert "Theorem 6 10^-" in said
     assert "Chance of a round that is not private, too rare to count: 10^-" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            ["--step-dropout-rate", "1"],
+            "50 of 50 rounds ended without a sum, 50 of them with fewer than two inputs.",
+        ),
+        (["--step-dropout-rate", "0.5", "--threshold", "8"], "50 of 50 rounds ended without a sum"),
+        (["--step-dropout-rate", "0.001"], "Chance of a round without a sum: at most 10^-"),
+        ([], "Every round ends with a sum here."),
+    ],
+)
+def test_the_outcome_of_rounds_comes_first(
+    more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, printed = _run([*SMALL, "--trials", "50", *more], capsys)
+    lines = printed.splitlines()
+    table = next(i for i, line in enumerate(lines) if "─" in line)
+    assert "ends without its sum" in lines[table + 1]
+    assert said in " ".join(printed.split())
+    assert "unreliable cannot" not in printed
+    rates = _json(["--trials", "50", *more], capsys)["rates"]
+    assert next(iter(rates)) == "no_sum"
+    assert rates["no_sum"]["count"] == (50 if said.startswith("50") else 0)
+
+
+@pytest.mark.parametrize("fidelity", ["sets", "array"])
+def test_theorems_are_no_outcome_of_a_round_without_inputs(
+    fidelity: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*SMALL, "--step-dropout-rate", "1", "--fidelity", fidelity]
+    status, printed = _run(words, capsys)
+    assert status == 1
+    assert "TOO_FEW_SURVIVORS" in printed
+    assert "Theorems 1 and 2 speak of two inputs or more; 0 arrived." in printed
+    assert "Reliable" not in printed
 
 
 def test_studies_of_other_graphs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,6 +131,8 @@ step_dropout_rate = [0.0, 0.1]
             alone = secagg.failure_rates(0, 20, p, q, t, 400)
             assert int(cell["threshold_used"]) == t
             assert int(cell["unreliable_count"]) == alone.unreliable.count
+            assert int(cell["no_sum_count"]) == alone.no_sum.count
+            assert float(cell["no_sum_lower"]) == alone.no_sum.lower
             assert float(cell["not_private_upper"]) == alone.not_private.upper
             log = secagg.reliability_bound(20, p, q, t) / np.log(10)
             assert float(cell["log10_unreliable_theorem_5"]) == pytest.approx(log)

@@ -269,10 +269,10 @@ def test_what_a_point_attacks_are_rows_of_their_own() -> None:
 
 
 def test_what_tells_most_comes_first() -> None:
-    names = ["b_count", "a_upper", "zeta", "unreliable_rate", "mean_error"]
+    names = ["b_count", "a_upper", "zeta", "unreliable_rate", "mean_error", "no_sum_rate"]
     values = {name: ("n", [1.0]) for name in names} | {"done": ("n", [True])}
     assert list(xr.Dataset(values, coords={"n": [3]}).mrsa.table()) == [
-        "n", "mean_error", "unreliable_rate", "zeta", "a_upper", "b_count",
+        "n", "no_sum_rate", "mean_error", "unreliable_rate", "zeta", "a_upper", "b_count",
     ]  # fmt: skip
 
 

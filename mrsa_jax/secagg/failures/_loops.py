@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax._core.compiled import compiled
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.streams import _CLIENTS, _PAIRS, ALWAYS
 from mrsa_jax._core.threefry_loops import threefry_words
 from mrsa_jax.secagg.failures._verdicts import (
     DISCONNECTED,
+    NO_SUM,
     NOT_PRIVATE,
     PLANTED_FIRST,
     UNMASKABLE,
@@ -122,6 +124,48 @@ def _flood(rows, first, alive, reached, frontier, around):
 
 
 @compiled
+def _num_holders(rows, here, client):
+    """Return how many of those who hold shares of a client's secrets are among `here`."""
+    count = np.int64(_has(here, client))
+    for w in range(rows.shape[0]):
+        count += _num_bits(rows[w, client] & here[w])
+    return count
+
+
+@compiled
+def _ends_without_a_sum(rows, alive, thresholds, sends, answers):
+    """Return whether the server learns no sum, as clients refuse (`heeded`).
+
+    `sends` and `answers` are filled with V3 and V4 less those who refuse.
+    """
+    clients = rows.shape[1]
+    sends[:] = alive[3]
+    for i in range(clients):
+        limit = np.int64(thresholds[i])
+        is_short = _num_holders(rows, alive[2], i) < limit <= _num_holders(rows, alive[1], i)
+        if _has(alive[3], i) and is_short:
+            sends[i >> 6] &= ~(_ONE << np.uint64(i & 63))
+    answers[:] = alive[4] & sends
+    num_summed = 0
+    for i in range(clients):
+        num_summed += _has(sends, i)
+        if _has(answers, i) and _num_holders(rows, sends, i) < np.int64(thresholds[i]):
+            answers[i >> 6] &= ~(_ONE << np.uint64(i & 63))
+    if num_summed < FEWEST_IN_A_SUM:
+        return True
+    for i in range(clients):
+        if _num_holders(rows, answers, i) >= np.int64(thresholds[i]):
+            continue
+        is_needed = _has(sends, i)
+        if _has(alive[2], i):
+            for w in range(rows.shape[0]):
+                is_needed |= rows[w, i] & sends[w] != _ZERO
+        if is_needed:
+            return True
+    return False
+
+
+@compiled
 def judge_round(rows, alive, thresholds, sets):
     """Return one round's byte, by Theorems 1 and 2, and whose needed secret is lost first, or -1.
 
@@ -130,7 +174,9 @@ def judge_round(rows, alive, thresholds, sets):
     width, clients = rows.shape
     silent, reached, frontier, around, left = sets[0], sets[1], sets[2], sets[3], sets[4]
     silent[:] = _ZERO
-    verdict, first_lost = 0, -1
+    verdict, first_lost, num_summed = 0, -1, 0
+    for w in range(width):
+        num_summed += _num_bits(alive[3, w])
     for i in range(clients):
         degree, shares, summed = 0, 0, _ZERO
         for w in range(width):
@@ -144,6 +190,11 @@ def judge_round(rows, alive, thresholds, sets):
             if _has(alive[3], i) or (_has(alive[2], i) and summed != _ZERO):
                 verdict |= UNRELIABLE
                 first_lost = i if first_lost < 0 else first_lost
+    ends_without = num_summed < FEWEST_IN_A_SUM
+    if verdict & UNRELIABLE:  # clients who refuse a list change no other rounds
+        ends_without = _ends_without_a_sum(rows, alive, thresholds, reached, around)
+    if ends_without:
+        verdict |= NO_SUM
     parts = 0
     leaks = False
     left[:] = alive[3]

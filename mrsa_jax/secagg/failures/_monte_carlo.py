@@ -64,11 +64,17 @@ class Rate:
 class FailureRates:
     """What became of simulated rounds; every rate is over all of them.
 
+    `no_sum` is the outcome. `unreliable` and `not_private` are conditions of theorems, which
+    also hold or fail where there is nothing to sum.
+
     Attributes:
         trials: Rounds simulated.
-        unreliable: The sum over V3 could not be unmasked (Theorem 1 fails).
+        no_sum: The round ended without a sum: too few inputs, or too few shares to unmask it; its
+            status in `aggregate` is not OK.
+        unreliable: The sum over V3 could not be unmasked (Theorem 1 fails). Never where V3 is
+            empty, although no sum is learnt then.
         not_private: Sums of separate parts of V3 could be unmasked (Theorem 2 fails).
-        failed: One of the two or both.
+        failed: One or both of the theorems' conditions fail; not a rate of rounds without a sum.
         both: Both.
         disconnected: G_3 was disconnected; not private is a part of it.
         unmaskable: CCESA's Appendix F attack could have unmasked some client: 2 t <= |Adj| + 1.
@@ -80,6 +86,7 @@ class FailureRates:
     _repr_html_ = telling
 
     trials: int
+    no_sum: Rate
     unreliable: Rate
     not_private: Rate
     failed: Rate
@@ -118,7 +125,7 @@ def failure_rates(
     mesh: Mesh | None = None,
     first: int | np.integer = 0,
 ) -> FailureRates:
-    """Return how often a round of CCESA(n, p) is unreliable or not private, by simulation.
+    """Return how often a round of CCESA(n, p) ends without a sum, and why, by simulation.
 
     Each trial draws a new Erdős–Rényi graph and new losses. Nothing is counted where the chance
     is far below 1 / `num_trials`: see `rare_failure_rates` and the bounds of Theorems 5 and 6.
@@ -150,6 +157,9 @@ def failure_rates(
         >>> rates = mj.secagg.failure_rates(0, n=12, p=0.5, q=0.02, t=3, num_trials=400)
         >>> rates.not_private.count <= rates.disconnected.count <= rates.trials
         True
+        >>> nobody_stays = mj.secagg.failure_rates(0, n=12, p=0.5, q=1, t=3, num_trials=400)
+        >>> nobody_stays.no_sum.rate, nobody_stays.unreliable.rate
+        (1.0, 0.0)
         >>> rates == mj.secagg.failure_rates(0, 12, 0.5, 0.02, 3, 400, chunk_size=150)
         True
 
@@ -181,7 +191,7 @@ def failure_rates_of(
     mesh: Mesh | None = None,
     first: int | np.integer = 0,
 ) -> FailureRates:
-    """Return how often a round over any graph, with any losses, is unreliable or not private.
+    """Return how often a round over any graph, with any losses, ends without a sum, and why.
 
     Args:
         seed: Integer or typed key.
@@ -261,6 +271,7 @@ def _summary(bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int) 
 
     return FailureRates(
         trials=trials,
+        no_sum=rate((flags & _verdicts.NO_SUM) != 0),
         unreliable=rate(unreliable),
         not_private=rate(not_private),
         failed=rate(unreliable | not_private),

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.secagg.failures._theory import (
     _log_arrivals,
     check_threshold,
@@ -287,7 +288,8 @@ def whole_blocks_rate(
         unmasking_loss_rate: The probability that one whose input arrived is lost before it unmasks.
 
     Returns:
-        sum over B of Bin(B; m, (1 - l)^T) P[Bin(T B, 1 - unmasking_loss_rate) >= t].
+        sum over B of Bin(B; m, (1 - l)^T) P[Bin(T B, 1 - unmasking_loss_rate) >= t], over B with
+        two clients or more: the sum over one is withheld.
 
     Raises:
         ConfigurationError: If a number is out of range.
@@ -302,5 +304,10 @@ def whole_blocks_rate(
     t = check_integer(threshold, "threshold", 1)
     kept = (1.0 - check_chance(loss_rate, "loss_rate")) ** size
     stays = 1.0 - check_chance(unmasking_loss_rate, "unmasking_loss_rate")
-    unmasked = [math.exp(log_tail_above(size * whole, stays, float(t))) for whole in range(m + 1)]
+    unmasked = [
+        math.exp(log_tail_above(size * whole, stays, float(t)))
+        if size * whole >= FEWEST_IN_A_SUM
+        else 0.0
+        for whole in range(m + 1)
+    ]
     return float(np.exp(log_pmf(m, kept)) @ unmasked)

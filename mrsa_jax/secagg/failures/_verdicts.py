@@ -14,8 +14,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
+
 # What a round's byte says; the compiled loops use the same.
 UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
+NO_SUM = 32
 
 MOST_IN_REGISTERS = 128  # clients of a round that one program of the kernel holds
 _BITS = 32
@@ -98,6 +101,7 @@ def _judged(
     # 2 t <= |Adj| + 1, without a product that could overflow
     most = (_sizes(rows) + jnp.int32(1)) // jnp.int32(2)
     byte = _byte(
+        (NO_SUM, _ends_without_a_sum(rows, survivors, thresholds)),
         (UNRELIABLE, _some(lost)),
         (NOT_PRIVATE, apart & found.leaks),
         (DISCONNECTED, apart),
@@ -139,9 +143,30 @@ def _silent_and_lost(
     rows: UInt32[Array, "n words"], survivors: _Alive, thresholds: _Limits
 ) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
     """Return who is not informative, and who of them is in V3+."""
-    shares = _sizes(rows & _packed(survivors[4])[None, :]) + survivors[4].astype(jnp.int32)
-    silent = shares < thresholds
+    silent = _holders(rows, survivors[4]) < thresholds
     return silent, silent & (survivors[3] | (survivors[2] & _joined(rows, _packed(survivors[3]))))
+
+
+def _ends_without_a_sum(
+    rows: UInt32[Array, "n words"], survivors: _Alive, thresholds: _Limits
+) -> Bool[Array, ""]:
+    """Return whether the server learns no sum over all whose inputs it may sum.
+
+    Clients refuse as `secagg._aggregator_state.heeded` says, so that the status is that of
+    `aggregate`. Theorem 1 alone speaks of shares: it holds where nobody sent an input.
+    """
+    asked, shared = (_holders(rows, survivors[step]) for step in (1, 2))
+    sends = survivors[3] & ((shared >= thresholds) | (asked < thresholds))
+    answers = survivors[4] & sends & (_holders(rows, sends) >= thresholds)
+    heeded = (*(survivors[step] for step in range(3)), sends, answers)
+    lost = _silent_and_lost(rows, heeded, thresholds)[1]
+    num_summed = jnp.sum(sends.astype(jnp.int32), dtype=jnp.int32)
+    return (num_summed < jnp.int32(FEWEST_IN_A_SUM)) | _some(lost)
+
+
+def _holders(rows: UInt32[Array, "n words"], here: Bool[Array, " n"]) -> Int32[Array, " n"]:
+    """Return how many of those who hold shares of each client's secrets are among `here`."""
+    return _sizes(rows & _packed(here)[None, :]) + here.astype(jnp.int32)
 
 
 class _Flood(NamedTuple):

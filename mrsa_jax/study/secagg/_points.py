@@ -167,16 +167,29 @@ def log10(natural: float) -> float:
 
 _RARE_TRIALS = 4096  # give two digits
 RATES = {
+    "no_sum": "ends without its sum",
+    "too_few": "fewer than two inputs arrive",
     "unreliable": "unreliable (Theorem 1 fails)",
     "not_private": "not private (Theorem 2 fails)",
-    "failed": "one or both",
-    "disconnected": "G_3 disconnected",
-    "unmaskable": "CCESA's Appendix F attack could unmask somebody",
-    "too_few": "fewer than two inputs",
+    "failed": "Theorem 1 or 2 fails, or both",
+    "disconnected": "G_3 is disconnected",
+    "unmaskable": "unmaskable by CCESA's Appendix F attack",
+}
+"""What is counted, the outcome first; the other rates are of its causes and of risks."""
+_RARE = {
+    "unreliable": "in which inputs arrive but too few shares come back (Theorem 1 fails)",
+    "not_private": "that is not private",
 }
 _ENDS = {"rate": "Share", "lower": "Lower end", "upper": "Upper end"}
-BOUNDS = ("unreliable_theorem_5", "unreliable_union", "unreliable_first_moment",
-          "not_private_theorem_6", "disconnected_exact", "unmaskable_union")  # fmt: skip
+BOUNDS = (
+    "no_sum_first_moment",
+    "unreliable_theorem_5",
+    "unreliable_union",
+    "unreliable_first_moment",
+    "not_private_theorem_6",
+    "disconnected_exact",
+    "unmaskable_union",
+)
 
 
 def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
@@ -228,15 +241,25 @@ def log10_bounds(setting: Setting) -> dict[str, float]:
     n, p, q, t = _numbers(setting)
     if p is None:
         return {}
+    first_moment = min(0.0, secagg.failures.log_reliability_first_moment(n, p, q, t))
     natural = (
+        min(0.0, float(np.logaddexp(first_moment, log_too_few(n, q)))),
         secagg.reliability_bound(n, p, q, t),
         secagg.failures.exact_reliability_union_bound(n, p, q, t),
-        min(0.0, secagg.failures.log_reliability_first_moment(n, p, q, t)),
+        first_moment,
         secagg.privacy_bound(n, p, q),
         secagg.failures.log_disconnection_probability(n, p, q),
         secagg.failures.unmasking_bound(n, p, t),
     )
     return {name: log10(value) for name, value in zip(BOUNDS, natural, strict=True)}
+
+
+def log_too_few(n: int, q: float) -> float:
+    """Return log P(|V3| < 2), exactly: each client is lost in one of three steps."""
+    lost = q * (3.0 - 3.0 * q + q * q)
+    if lost == 0.0:
+        return -math.inf
+    return (n - 1) * math.log(lost) + math.log(lost + n * (1.0 - lost))
 
 
 def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
@@ -247,9 +270,12 @@ def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
 def _rare(
     setting: Setting, rates: secagg.failures.FailureRates, progress: Progress
 ) -> dict[str, Any] | None:
-    """Estimate what was never counted; None where everything was, or no method is known."""
+    """Estimate what was never counted; None where everything was, or no method is known.
+
+    A round without a sum is unreliable or has fewer than two inputs: `no_sum` has an upper end.
+    """
     n, p, q, t = _numbers(setting)
-    names = [name for name in ("unreliable", "not_private") if getattr(rates, name).count == 0]
+    names = [name for name in _RARE if getattr(rates, name).count == 0]
     if p is None or not names:
         return None
     trials = min(setting.config.trials or 1, _RARE_TRIALS)
@@ -257,7 +283,15 @@ def _rare(
     found = secagg.rare_failure_rates(
         setting.config.seed, n, p, q, t, trials, progress=progress.update
     )
-    return {name: _rare_rate(getattr(found, name)) for name in names}
+    rare = {name: _rare_rate(getattr(found, name)) for name in names}
+    if rates.no_sum.count == 0:
+        upper = float(np.logaddexp(found.unreliable.log_upper, log_too_few(n, q)))
+        most = {
+            "log10_upper": as_json(log10(min(0.0, upper))),
+            "is_impossible": upper == -math.inf,
+        }
+        rare = {"no_sum": most} | rare
+    return rare
 
 
 def _rare_rate(rate: RareRate) -> dict[str, Any]:
@@ -281,17 +315,18 @@ def power(log10_value: float | None) -> str:
 
 
 def _sentences(report: dict[str, Any]) -> list[str]:
-    lines = []
-    for name, rate in (report["rare"] or {}).items():
-        label = name.replace("_", " ")
+    rare = dict(report["rare"] or {})
+    lines = [_outcome_sentence(report["rates"], report["trials"], rare.pop("no_sum", None))]
+    for name, rate in rare.items():
+        label = _RARE[name]
         if rate["is_impossible"]:
-            lines.append(f"A round that is {label} cannot happen here.")
+            lines.append(f"A round {label} cannot happen here.")
         elif rate["log10_rate"] is None:
             low_to_high = f"at most {power(rate['log10_upper'])}"
-            lines.append(f"Chance of a round that is {label}: {low_to_high}, none was found.")
+            lines.append(f"Chance of a round {label}: {low_to_high}, none was found.")
         else:
             lines.append(
-                f"Chance of a round that is {label}, too rare to count: "
+                f"Chance of a round {label}, too rare to count: "
                 f"10^{rate['log10_rate']:.2f} (95 %: 10^{rate['log10_lower']:.2f} to "
                 f"10^{rate['log10_upper']:.2f}), from {rate['trials']:,} rounds drawn with such "
                 "a failure in them."
@@ -300,6 +335,19 @@ def _sentences(report: dict[str, Any]) -> list[str]:
         lines.append("The theorems speak of Erdős–Rényi and complete graphs only: no bounds.")
     lines.append(f"Padded inputs arrive from {report['mean_survivors']:.1f} clients on average.")
     return lines
+
+
+def _outcome_sentence(
+    rates: dict[str, dict[str, Any]], trials: int, most: dict[str, Any] | None
+) -> str:
+    """Say how many rounds ended without a sum; `most` bounds the chance where none did."""
+    ended, too_few = rates["no_sum"]["count"], rates["too_few"]["count"]
+    if most is not None and most["is_impossible"]:
+        return "Every round ends with a sum here."
+    if most is not None:
+        return f"Chance of a round without a sum: at most {power(most['log10_upper'])}."
+    text = f"{ended:,} of {trials:,} rounds ended without a sum"
+    return text + (f", {too_few:,} of them with fewer than two inputs." if too_few else ".")
 
 
 _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
@@ -321,9 +369,9 @@ def variables(configs: Sequence[SecaggConfig], kept: Collection[str]) -> dict[st
     """Return the rates with their 95 % intervals, the graph's numbers, and the bounds."""
     found: dict[str, Variable] = {}
     for name, text in RATES.items():
-        found[f"{name}_count"] = Variable((), "int64", "rounds", f"Rounds that are {text}")
+        found[f"{name}_count"] = Variable((), "int64", "rounds", f"Rounds: {text}")
         for part, what in _ENDS.items():
-            words = f"{what} of rounds that are {text}"
+            words = f"{what} of rounds: {text}"
             found[f"{name}_{part}"] = Variable((), "float64", "1", words)
     found |= VARIABLES["round"]
     for name in BOUNDS:

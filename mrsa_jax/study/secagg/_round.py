@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import protocol, secagg
-from mrsa_jax._core.status import Status
+from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.secagg._aggregator_state import heeded, signing
 from mrsa_jax.study._commands import SecaggConfig
@@ -213,9 +213,7 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
     status = report["status"]
     lines = [f"{status}: {_WORDS[Status[status]]}.", _learned(report)]
     lines.append(
-        f"Reliable (Theorem 1): {_yes(report['is_reliable'])}. "
-        f"Private (Theorem 2): {_yes(report['is_private'])}. "
-        f"Clients that CCESA's Appendix F attack could unmask: "
+        f"{_theorems(report)} Clients that CCESA's Appendix F attack could unmask: "
         f"{report['clients_at_unmasking_risk']}."
     )
     if report["total_is_plain_sum"] is not None:
@@ -236,6 +234,17 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
     if report["times_include_compilation"]:
         lines.append("They include compilation.")
     return lines
+
+
+def _theorems(report: dict[str, Any]) -> str:
+    """Say what the theorems find, unless there was nothing to unmask: both hold then."""
+    arrived = report["survivors"][3]
+    if arrived < FEWEST_IN_A_SUM:
+        return f"Theorems 1 and 2 speak of two inputs or more; {arrived} arrived."
+    return (
+        f"Reliable (Theorem 1): {_yes(report['is_reliable'])}. "
+        f"Private (Theorem 2): {_yes(report['is_private'])}."
+    )
 
 
 def _comparisons(config: SecaggConfig, report: dict[str, Any]) -> list[str]:

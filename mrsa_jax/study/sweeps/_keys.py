@@ -20,7 +20,7 @@ from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConf
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {
     "simulate": (),
     "train": ("figures of the weights that sums had, clipped values and failed uploads kept",),
-    "secagg": (),
+    "secagg": ("rounds without a sum are counted",),
 }
 """By which changes results of a kind came to differ, oldest first, in a few words each.
 

@@ -16,6 +16,7 @@ from mrsa_jax._core import device as _device
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
+from mrsa_jax.secagg._aggregator_state import heeded
 from mrsa_jax.secagg.failures import _judging, _verdicts
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
@@ -35,7 +36,7 @@ def judge(adjacency, survivors, thresholds):
     """Return one round's byte from the definitions, with Python sets."""
     n = len(adjacency)
     beside = [{j for j in range(n) if adjacency[i][j]} for i in range(n)]
-    v2, v3, v4 = ({i for i in range(n) if survivors[s][i]} for s in (2, 3, 4))
+    v1, v2, v3, v4 = ({i for i in range(n) if survivors[s][i]} for s in (1, 2, 3, 4))
     informative = {i for i in range(n) if len((beside[i] | {i}) & v4) >= thresholds[i]}
     needed = v3 | {i for i in v2 if beside[i] & v3}
     parts, left = [], set(v3)
@@ -54,7 +55,21 @@ def judge(adjacency, survivors, thresholds):
         | _verdicts.NOT_PRIVATE * (apart and bool(learnt))
         | _verdicts.DISCONNECTED * apart
         | _verdicts.UNMASKABLE * unmaskable
+        | _verdicts.NO_SUM * ends_without_a_sum(beside, thresholds, v1, v2, v3, v4)
     )
+
+
+def ends_without_a_sum(beside, thresholds, v1, v2, v3, v4):
+    """Return whether no sum is learnt, where clients refuse lists below their threshold."""
+
+    def holders(i, there):
+        return len((beside[i] | {i}) & there)
+
+    sends = {i for i in v3 if holders(i, v2) >= thresholds[i] or holders(i, v1) < thresholds[i]}
+    answers = {i for i in v4 & sends if holders(i, sends) >= thresholds[i]}
+    needed = sends | {i for i in v2 if beside[i] & sends}
+    is_lost = any(holders(i, answers) < thresholds[i] for i in needed)
+    return len(sends) < 2 or is_lost
 
 
 def drawn_rounds(seed, trials, graph, steps):
@@ -209,7 +224,55 @@ def test_counts_are_those_of_the_public_predicates(backend):
     risky = [mj.secagg.unmasking_risk(graph, 2).any() for graph in adjacency]
     assert rates.unmaskable.count == sum(risky)
     assert rates.too_few.count == (survivors[:, 3].sum(axis=1) < 2).sum()
+    ends = [
+        mj.secagg.aggregate(0, np.zeros((6, 1), np.uint32), *each, 2, 8).status
+        for each in zip(adjacency, survivors, strict=True)
+    ]
+    assert rates.no_sum.count == sum(status != mj.Status.OK for status in ends)
     assert rates.mean_survivors == survivors[:, 3].sum(axis=1).mean()
+
+
+@functools.cache
+def exact_no_sum(n, q, t):
+    """Return the chance of a round without a sum over the complete graph, by all losses."""
+    everybody, kept = np.ones((n, n)) - np.eye(n), 1 - q
+    lasts = [q, kept * q, kept**2 * q, kept**3 * q, kept**4]
+    chance = Fraction(0)
+    for levels in itertools.product(range(5), repeat=n):
+        survivors = [[level >= step for level in levels] for step in range(5)]
+        if judge(everybody, survivors, [t] * n) & _verdicts.NO_SUM:
+            chance += math.prod(lasts[level] for level in levels)
+    return chance
+
+
+def test_rounds_without_a_sum_are_counted_whatever_the_theorems_say(backend):
+    """By hand: five of a complete graph give a sum where three or more last to the end."""
+    lasts = Fraction(7, 10) ** 4
+    by_hand = 1 - sum(math.comb(5, k) * lasts**k * (1 - lasts) ** (5 - k) for k in (3, 4, 5))
+    assert exact_no_sum(5, Fraction(3, 10), 3) == by_hand
+    found = mj.secagg.failure_rates(3, 5, 1, 0.3, 3, 20_000)
+    assert covers(found.no_sum.count, 20_000, float(by_hand))
+    assert found.failed.rate < 0.8  # which is not what a person asks
+    few = mj.secagg.failure_rates(0, 10, 1, 0.5, 8, 400)
+    assert few.no_sum.rate == 1.0
+    assert few.failed.rate < 0.8
+    nobody = mj.secagg.failure_rates(0, 10, 1, 1.0, 6, 100)
+    assert (nobody.no_sum.rate, nobody.unreliable.rate, nobody.failed.rate) == (1.0, 0.0, 0.0)
+
+
+def test_a_refusal_may_save_a_round_that_theorem_1_calls_unreliable(backend):
+    """Rounds over sparse graphs, where a client that refuses is not missed."""
+    graph, steps = mj.graphs.erdos_renyi(7, 0.3), mj.availability.independent_steps(0.1)
+    limits = np.full(7, 2, np.int32)
+    verdicts, _ = _judging.judge_trials(graph, steps, limits, as_key(0), 0, 200, 200)
+    drawn = drawn_rounds(0, 200, graph, steps)
+    plan = mj.secagg.complete_plan(7, 1, 8)
+    alive = np.stack([heeded(plan, *each, limits) for each in zip(*drawn, strict=True)])
+    is_reliable = mj.secagg.is_reliable(drawn[0], alive, 2)
+    no_sum = (alive[:, 3].sum(axis=1) < 2) | ~is_reliable
+    assert ((verdicts & _verdicts.NO_SUM) > 0).tolist() == no_sum.tolist()
+    is_saved = ~no_sum & ((verdicts & _verdicts.UNRELIABLE) > 0)
+    assert is_saved.any()
 
 
 def test_other_graphs_are_drawn_and_judged_alike():
@@ -219,6 +282,7 @@ def test_other_graphs_are_drawn_and_judged_alike():
     rounds = zip(*drawn_rounds(5, 120, graph, steps), strict=True)
     bytes_ = [judge(*each, [3] * 6) for each in rounds]
     for name, flag in [
+        ("no_sum", _verdicts.NO_SUM),
         ("unreliable", _verdicts.UNRELIABLE),
         ("not_private", _verdicts.NOT_PRIVATE),
         ("disconnected", _verdicts.DISCONNECTED),
@@ -254,6 +318,7 @@ def test_rates_are_those_of_full_enumeration(t):
     trials = 20_000
     rates = mj.secagg.failure_rates(11, 4, 3 / 5, 1 / 8, t, trials)
     for rate, flag in [
+        (rates.no_sum, _verdicts.NO_SUM),
         (rates.unreliable, _verdicts.UNRELIABLE),
         (rates.not_private, _verdicts.NOT_PRIVATE),
         (rates.disconnected, _verdicts.DISCONNECTED),

@@ -430,6 +430,12 @@ def test_rounds_of_whole_blocks_that_work(setting, known):
     assert round(mj.secagg.failures.whole_blocks_rate(*setting), 4) == known
 
 
+def test_a_block_of_one_client_gives_no_sum_alone():
+    """By hand: of two blocks of one client, both must stay."""
+    assert mj.secagg.failures.whole_blocks_rate(2, 1, 1, 0.5) == pytest.approx(0.25)
+    assert mj.secagg.failures.whole_blocks_rate(1, 1, 1, 0.0) == 0.0
+
+
 def test_rounds_of_whole_blocks_work_as_often_as_simulated():
     """Twelve thousand rounds of the array form, each client lost at each step by chance."""
     trials, n = 12_000, 12
