@@ -255,7 +255,8 @@ def segment_layout(
 
     Args:
         scheme: "sc", "mc" or "hc"; "groups" for the plain multi-group sums, one for each group
-            over whole updates (privacy level 0); or a matrix int[segments, columns].
+            over whole updates (privacy level 0 of two groups or more); or a matrix
+            int[segments, columns].
         groups: The slots of each group, slowest group first; or their sizes, for consecutive
             slots.
         levels: K_g of each group, from 2 to 2**23, never descending.

@@ -55,6 +55,7 @@ def tolerated_byzantine(
     matrix: ArrayLike | Sequence[Any],
     *,
     trim: float | Fraction | None = None,
+    weighted: bool = True,
     weights: _Numbers | None = None,
     group_sizes: _Numbers | None = None,
     max_nodes: int | np.integer = 5_000,
@@ -67,11 +68,15 @@ def tolerated_byzantine(
     that can lose a row, less one: for the unweighted median ceil(B / 2) - 1 with B the blocks of
     the shortest row, the most n_B below B / 2. `together` is found by branch and bound.
 
+    Like the rules of `robust`, blocks count by their clients unless `weighted` is False.
+
     Args:
         matrix: int[segments, groups]; groups are the columns, subgroups for the + schemes.
         trim: Share that a `trimmed_mean` leaves out at each end, in [0, 1/2); None for the median.
-        weights: Clients summed in each group [G], where blocks count by their clients; a group
-            of 0 is not there. None where each block counts once.
+        weighted: Count blocks by the clients in them; otherwise each once, as in the paper. Must
+            be that of the rule (`robust.coordinate_median(weighted=)`).
+        weights: Clients summed in each group [G]; a group of 0 is not there. `group_sizes` if
+            None.
         group_sizes: Clients in each group [G], all of which may be attackers in `together`; one
             each if None, so that `together` counts groups.
         max_nodes: Steps of the search (half a millisecond each at G = 31), after which `together`
@@ -92,14 +97,17 @@ def tolerated_byzantine(
         ...     mj.hetero.segment_matrix("mc", 5), group_sizes=[4] * 5
         ... ).together
         4
+        >>> chain = mj.hetero.segment_matrix("sc", 4)  # a row has a block of two groups and two
+        >>> [mj.hetero.tolerated_byzantine(chain, weighted=own).anywhere for own in (True, False)]
+        [0, 1]
 
     Source: HeteroSAg, Section V-A. Differs from the paper, whose n_B <= 0.25 G - 1 is exact only
     where 4 divides G: G = 5 tolerates one attacker (its own Experiment 2), not 0.25.
     """
     rows = blocks_of(np.asarray(matrix))
     columns = np.asarray(matrix).shape[1]
-    own = _counts(weights, columns, "weights", 0)
     sizes = _counts(group_sizes, columns, "group_sizes", 1)
+    own = sizes if weights is None else _counts(weights, columns, "weights", 0)
     nodes = check_integer(max_nodes, "max_nodes", 1)
     share = None if trim is None else _share(trim)
     table = np.zeros((len(rows), columns), np.int64)  # weight of the block of each group
@@ -108,7 +116,7 @@ def tolerated_byzantine(
         for number, block in enumerate(blocks):
             block_of[segment, list(block)] = number
             heavy = sum(int(own[group]) for group in block)
-            table[segment, list(block)] = heavy if weights is not None else 1
+            table[segment, list(block)] = heavy if weighted else min(heavy, 1)
     heavy_blocks = [_block_weights(table[row], block_of[row]) for row in range(len(rows))]
     totals = [sum(found) for found in heavy_blocks]
     limits = [max((total - 1) // 2, 0) if share is None else int(share * total)

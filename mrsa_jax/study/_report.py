@@ -112,7 +112,7 @@ _FORMS = {
     "Worst if Gaussian": "{row.epsilon_worst:.3g}",
     "Update hidden": "{row.update_hidden_worst:.2f}",
     "Frozen error": "{row.reconstruction_error:.2g}",
-    "Level": "{row.privacy_level:.3g}",
+    "Level": "{row.privacy_levels:s}",
     "Seconds": "{row.round_seconds:.3g}",
 }
 COLUMNS = tuple(_FORMS)
@@ -312,7 +312,7 @@ def defaults_of(command: str) -> dict[str, Any] | None:
 def reading(rows: Sequence[Row]) -> str:
     """Return how to read the table of these rows."""
     attacked = any(row.reconstruction_error is not None for row in rows)
-    segmented = any(row.privacy_level is not None for row in rows)
+    segmented = any(row.round_seconds is not None for row in rows)
     proven = any(row.weak_privacy is not None for row in rows)
     noisy = any(row.epsilon_worst is not None for row in rows)
     drifting = any(row.update_hidden_worst is not None for row in rows)

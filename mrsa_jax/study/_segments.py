@@ -7,7 +7,8 @@ groups' blocks, segment by segment, and what leaks is judged sum by sum.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -141,23 +142,138 @@ class SegmentStudy:
         )
         return history, participation
 
-    def facts(self) -> dict[str, float]:
-        """Return what a study finds about its groups: privacy level, times, tolerated attackers."""
-        matrix = np.asarray(self.layout.matrix)
-        level = float(hetero.privacy_level(matrix)) if len(matrix) > 1 else 0.0
-        # the slowest client that a group may hold: its share of all clients, by rate
-        ranked = self.rates[self.order]
-        starts = np.arange(self.layout.num_participants) * len(ranked)
-        typical = ranked[starts // self.layout.num_participants]
-        times = hetero.costs.communication_times(self.layout, typical)
-        tolerated = hetero.tolerated_byzantine(matrix, max_nodes=1).anywhere
+    def facts(self, survivors: np.ndarray, summed: np.ndarray) -> RoundFacts:
+        """Return what the groups of a study's own rounds mean: privacy, times, attackers.
+
+        A group of which nobody is summed is not in its round: level and tolerance are those of the
+        matrix of the groups that are.
+
+        Args:
+            survivors: bool[J, 5, N], or bool[J, 1, N] where nobody is lost.
+            summed: bool[J, N], who is in each round's mean.
+        """
+        rounds, slots = len(survivors), self.layout.num_participants
+        level, tolerated, seconds = (np.full(rounds, np.nan) for _ in range(3))
+        slowest = np.full(rounds, -1)
+        equal = hetero.costs.communication_times(self.layout, np.ones(slots))
+        group_of = np.zeros(slots, np.int64)
+        for group, column in enumerate(self.layout.columns):
+            group_of[list(column)] = group
+        level_of, tolerated_of = functools.cache(self._level), functools.cache(self._tolerated)
+        for number, rows in enumerate(survivors):
+            if not rows[0].any():
+                continue
+            members = self.members(rows[0])
+            is_sent = self._sends(rows)[members]
+            if is_sent.any():
+                taken = np.where(is_sent, equal.bits / self.rates[members], 0.0)
+                seconds[number] = taken.max()
+                slowest[number] = group_of[taken.argmax()]
+            is_summed = summed[number, members]
+            if is_summed.any():
+                counts = np.bincount(group_of, is_summed, len(self.layout.columns))
+                level[number] = level_of(tuple(np.flatnonzero(counts).tolist()))
+                tolerated[number] = tolerated_of(tuple(counts.astype(int).tolist()))
+        return RoundFacts(level, tolerated, seconds, slowest, float(equal.expansion.max()))
+
+    def _sends(self, rows: np.ndarray) -> np.ndarray:
+        """Return whose inputs arrive: V3, unless so many were lost that all of it refuses."""
+        if len(rows) == 1:
+            return rows[0]
+        asked, advertised, shared = rows[:3].sum(axis=1)
+        limit = max(asked // 2 + 1, 2) if self.threshold is None else self.threshold
+        refuses = shared < limit <= advertised
+        return np.zeros_like(rows[3]) if refuses else rows[3]
+
+    def _level(self, groups: tuple[int, ...]) -> float:
+        """Return the privacy level of a round in which these groups are summed."""
+        return hetero.privacy_level(_matrix_of(self.layout.matrix, groups))
+
+    def _tolerated(self, weights: tuple[int, ...]) -> int:
+        """Return how many attackers the study's rule tolerates in any places, given the counts."""
+        tolerance = TOLERANCE[self.config.combine]
+        return tolerance(self.config, np.asarray(self.layout.matrix), weights)
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundFacts:
+    """What groups and segments mean in each of a study's rounds.
+
+    Attributes:
+        level: float64[J], the privacy level; nan where no sum was learnt.
+        tolerated: float64[J], Byzantine clients that the rule tolerates wherever they are; nan as
+            above.
+        seconds: float64[J], until the last client whose input arrives has sent it; nan where none
+            arrives.
+        slowest: int64[J], the group (or subgroup) of that client; -1 as above.
+        expansion: The largest bandwidth expansion factor of any client.
+    """
+
+    level: np.ndarray
+    tolerated: np.ndarray
+    seconds: np.ndarray
+    slowest: np.ndarray
+    expansion: float
+
+    def variables(self) -> dict[str, Any]:
+        """Return the study's variables: of each round, and what all rounds come to."""
+        waits = self.slowest[self.slowest >= 0]
         return {
-            "privacy_level": level,
-            "round_seconds": times.round_seconds,
-            "slowest_group": float(times.slowest_group),
-            "expansion": float(times.expansion.max()),
-            "tolerated_byzantine": float(tolerated),
+            "privacy_level": _over(np.fmin, self.level),
+            "privacy_level_most": _over(np.fmax, self.level),
+            "privacy_level_by_round": self.level,
+            "tolerated_byzantine": _over(np.fmin, self.tolerated),
+            "tolerated_byzantine_most": _over(np.fmax, self.tolerated),
+            "tolerated_byzantine_by_round": self.tolerated,
+            "round_seconds": float(np.nanmean(self.seconds)) if waits.size else np.nan,
+            "round_seconds_by_round": self.seconds,
+            "slowest_group": float(np.bincount(waits).argmax()) if waits.size else np.nan,
+            "expansion": self.expansion,
         }
+
+
+def _matrix_of(matrix: Sequence[Sequence[int]], groups: Sequence[int]) -> np.ndarray:
+    """Return the matrix of some groups: the others are in no sum of the round."""
+    place = {group: number for number, group in enumerate(groups)}
+    rows = hetero.blocks_of(np.asarray(matrix))
+    found = np.full((len(rows), len(place)), -1, np.int32)  # each by itself
+    for row, blocks in zip(found, rows, strict=True):
+        for block in blocks:
+            kept = [place[group] for group in block if group in place]
+            if len(kept) > 1:
+                row[kept] = kept[0]
+    return found
+
+
+def _over(reduce: np.ufunc, values: np.ndarray) -> float:
+    """Return the least or the largest of the rounds that have a value; nan if none has."""
+    return float(reduce.reduce(values, initial=np.nan))
+
+
+def _of_median(config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]) -> int:
+    return hetero.tolerated_byzantine(matrix, weights=weights, max_nodes=1).anywhere
+
+
+def _of_trimmed(config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]) -> int:
+    found = hetero.tolerated_byzantine(matrix, trim=config.trim, weights=weights, max_nodes=1)
+    return found.anywhere
+
+
+def _of_krum(config: SegmentConfig, matrix: np.ndarray, weights: tuple[int, ...]) -> int:
+    """Return f where each row has 2 f + 3 sums, as Blanchard et al. ask; else nothing is known."""
+    sums = hetero.tolerated_byzantine(matrix, weights=weights, max_nodes=1).num_blocks
+    return config.num_byzantine if min(sums) >= 2 * config.num_byzantine + 3 else 0
+
+
+TOLERANCE: dict[str, Callable[[SegmentConfig, np.ndarray, tuple[int, ...]], int]] = {
+    "mean": lambda config, matrix, weights: 0,
+    "median": _of_median,
+    "trimmed": _of_trimmed,
+    # bad sums of less than half of the weight move it by a bounded distance
+    "geometric": _of_median,
+    "krum": _of_krum,
+}
+"""How many Byzantine clients each rule of `COMBINE` tolerates, given who is summed."""
 
 
 def build_segments(

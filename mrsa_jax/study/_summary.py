@@ -50,10 +50,14 @@ class Row:
         skipped_rounds: Rounds without a sum.
         accuracy: Test accuracy of the last evaluation, in [0, 1]; None without training.
         reconstruction_error: Median over clients of the attack's relative squared error; None.
-        privacy_level: HeteroSAg's delta of the groups and segments, by its definition; None
-            without segments.
-        round_seconds: Until the slowest group has sent its inputs of a round; None as above.
-        tolerated_byzantine: Byzantine clients that a median over each segment's sums tolerates.
+        privacy_level: HeteroSAg's delta of the groups that are summed, by its definition, the
+            least of any round with a sum; None without segments or such a round.
+        privacy_level_most: The largest of any such round.
+        round_seconds: Until the last input of a round has arrived, a mean over rounds with
+            inputs; None as above.
+        tolerated_byzantine: Byzantine clients that the rule over each segment's sums tolerates in
+            every round with a sum, wherever they are.
+        tolerated_byzantine_most: Those that it tolerates in some round.
         clipped_fraction: Share of the values of updates that were clipped, a mean over rounds; None
             without training.
         most_clipped: The share of the round in which it was largest; None as above.
@@ -91,8 +95,10 @@ class Row:
     accuracy: float | None = None
     reconstruction_error: float | None = None
     privacy_level: float | None = None
+    privacy_level_most: float | None = None
     round_seconds: float | None = None
     tolerated_byzantine: int | None = None
+    tolerated_byzantine_most: int | None = None
     failures: dict[str, float] = dataclasses.field(default_factory=dict)
     update_spread: float | None = None
     update_memory: float | None = None
@@ -135,6 +141,14 @@ class Row:
         return str(lower) if lower == upper else f"{lower}-{upper}"
 
     @property
+    def privacy_levels(self) -> str | None:
+        """HeteroSAg's privacy level, or the least and the largest of the rounds."""
+        least, most = self.privacy_level, self.privacy_level_most
+        if least is None:
+            return None
+        return f"{least:.3g}" if most in (None, least) else f"{least:.3g} to {most:.3g}"
+
+    @property
     def lasts(self) -> bool:
         """Whether weak T stays above 1 however many rounds follow."""
         return self.guaranteed_privacy > 1
@@ -175,9 +189,6 @@ def _row(one: xr.Dataset) -> Row:
         skipped_rounds=float(one["skipped"].sum("round").mean()),
         accuracy=_finite(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
         reconstruction_error=_median(one.get("reconstruction_error")),
-        privacy_level=_fact(one, "privacy_level"),
-        round_seconds=_fact(one, "round_seconds"),
-        tolerated_byzantine=_whole(_fact(one, "tolerated_byzantine")),
         failures=_failures(one.get("status"), trials),
         update_hidden_worst=_last(last, "update_hidden_worst", np.min),
         update_hidden_median=_last(last, "update_hidden_median", np.mean),
@@ -186,6 +197,7 @@ def _row(one: xr.Dataset) -> Row:
         weak_lower=_whole(_last(last, "weak_lower", np.min)),
         weak_upper=_whole(_last(last, "weak_upper", np.min)),
         **_uploads(one),
+        **_of_segments(one),
         **_drift(one),
         **_epsilons(one),
     )
@@ -201,6 +213,17 @@ def _uploads(one: xr.Dataset) -> dict[str, Any]:
         "clipped_fraction": float(sent.mean()) if sent.size else None,
         "most_clipped": float(sent.max()) if sent.size else None,
         "failed_uploads": int(one["failed_uploads"].sum()),
+    }
+
+
+def _of_segments(one: xr.Dataset) -> dict[str, Any]:
+    """Return what groups and segments mean in the study's rounds; None without."""
+    return {
+        "privacy_level": _fact(one, "privacy_level"),
+        "privacy_level_most": _fact(one, "privacy_level_most"),
+        "round_seconds": _fact(one, "round_seconds"),
+        "tolerated_byzantine": _whole(_fact(one, "tolerated_byzantine")),
+        "tolerated_byzantine_most": _whole(_fact(one, "tolerated_byzantine_most")),
     }
 
 
@@ -232,7 +255,7 @@ def _last(last: xr.Dataset, name: str, over_trials: Callable[..., Any]) -> float
 
 
 def _fact(one: xr.Dataset, name: str) -> float | None:
-    return float(one[name]) if name in one else None
+    return _finite(one[name]) if name in one else None
 
 
 _DRIFT = ("update_spread", "update_memory", "update_lasting", "update_mates_worst",
@@ -296,8 +319,9 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
     if "weights" in results:
         said.append(text_of("said_weights"))
     said += _upload_sentences(rows, results)
-    if any(row.privacy_level is not None for row in rows):
-        said.append(_segment_sentence(rows))
+    if "expansion" in results:
+        combine = results.attrs.get("config", {}).get("hetero", {}).get("combine", "")
+        said.append(_segment_sentence(rows, combine))
     if any(row.epsilon_worst is not None for row in rows):
         said.append(_noise_sentence(rows, rounds))
     if drift := _drift_sentence(rows, rounds):
@@ -351,13 +375,52 @@ def _mates_sentence(rows: tuple[Row, ...]) -> str:
     return f"{start} an update among at least {_join(caps)}." if caps else ""
 
 
-def _segment_sentence(rows: tuple[Row, ...]) -> str:
-    """Say what segments and groups mean for the table, and what they cost in time."""
-    first = next(row for row in rows if row.privacy_level is not None)
-    levels = {round(row.privacy_level or 0.0, 4) for row in rows}
-    level = f"{levels.pop():.3g}" if len(levels) == 1 else "different for each scheme"
-    text = text_of("said_segments").format(level=level, row=first)
-    return text + ("." if first.tolerated_byzantine == 1 else "s.")
+_RULES = {
+    "mean": "The mean",
+    "median": "The median",
+    "trimmed": "The trimmed mean",
+    "geometric": "The geometric median",
+    "krum": "Krum",
+}
+"""What rules over a segment's sums are called in sentences, by the name in the settings."""
+
+
+def _segment_sentence(rows: tuple[Row, ...], combine: str) -> str:
+    """Say what segments and groups mean in the study's rounds, and what they cost in time."""
+    text = text_of("said_segments").format(
+        level=_of_each(rows, _level_words),
+        seconds=_of_each(rows, _seconds_words),
+        rule=_RULES.get(combine, "The rule"),
+        tolerated=_of_each(rows, _tolerance_words),
+    )
+    return f"{text}."
+
+
+def _of_each(rows: tuple[Row, ...], words: Callable[[Row], str]) -> str:
+    """Return what holds for all schemes, or for each."""
+    parts = [words(row) for row in rows]
+    if len(set(parts)) == 1:
+        return parts[0]
+    return _join([f"{part} under {row.scheme}" for part, row in zip(parts, rows, strict=True)])
+
+
+def _level_words(row: Row) -> str:
+    return row.privacy_levels or "unknown (no sum was learnt)"
+
+
+def _seconds_words(row: Row) -> str:
+    return "no time" if row.round_seconds is None else f"{row.round_seconds:.3g} s on average"
+
+
+def _tolerance_words(row: Row) -> str:
+    least, most = row.tolerated_byzantine, row.tolerated_byzantine_most
+    if least is None:
+        return "an unknown number of Byzantine clients (no sum was learnt)"
+    if most not in (None, least):
+        return f"{least} to {most} Byzantine clients, by the round"
+    if least == 0:
+        return "no Byzantine client"
+    return f"{least} Byzantine client{'' if least == 1 else 's'}, in any group"
 
 
 _REFUSED = " Unreliable: clients refused a list that parts a block, or too few of them answered."

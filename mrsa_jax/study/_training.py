@@ -193,8 +193,7 @@ def train_schemes(
         trained["learnt_component"] = axes_of_it, nan_if_negative(learnt), {"description": about}
     segmented = [one.segments for one in played if one.segments is not None]
     if segmented:
-        facts = [own.facts() for own in segmented]
-        trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
+        trained |= segment_variables(played)
         known |= {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
     found, more = _measured.variables(config, columns)
     pairs = zip(schemes, columns, strict=True)
@@ -206,6 +205,16 @@ def train_schemes(
         coords=axes | more | {"evaluation": columns[0]["evaluated_rounds"] + 1},
         attrs={"performance": performance},
     )
+
+
+def segment_variables(played: Sequence[Played]) -> dict[str, Any]:
+    """Return the variables of what groups and segments mean in the rounds of each scheme."""
+    facts = [one.segments.facts(*one.sent_and_summed).variables() for one in played if one.segments]
+    found: dict[str, Any] = {}
+    for name in facts[0]:
+        dims = ("scheme", "round") if name.endswith("_by_round") else ("scheme",)
+        found[name] = dims, np.stack([np.asarray(own[name]) for own in facts])
+    return found
 
 
 def _quick_weak(config: DemoConfig | TrainConfig, played: Played) -> dict[str, np.ndarray]:

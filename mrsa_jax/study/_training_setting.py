@@ -84,6 +84,13 @@ class Played:
         return _trial.rounds_with_sums(np.asarray(self.rounds.survivors)[:, 0])
 
     @property
+    def sent_and_summed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return bool[J, 5, N], or bool[J, 1, N] where nobody is lost, and who is in each mean."""
+        whole = self.rounds is None
+        survivors = np.asarray(self.cohorts)[:, None] if whole else self.rounds.survivors
+        return np.asarray(survivors), np.asarray(self.history.participation)
+
+    @property
     def updates_sent(self) -> np.ndarray:
         """Return int[rounds], how many clients send an update in each round that is trained."""
         if self.rounds is None:

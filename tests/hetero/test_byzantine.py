@@ -231,17 +231,36 @@ def test_tolerance_misuse_is_named():
 
 def test_tolerance_of_small_matrices_by_brute_force():
     for matrix in MATRICES:
-        found = hetero.tolerated_byzantine(matrix)
+        found = hetero.tolerated_byzantine(matrix, weighted=False)
         assert found.certified
         assert (found.anywhere, found.together) == brute_force(matrix)
         assert len(found.best_groups) == found.together
         assert not spoils(hetero.blocks_of(matrix), set(found.best_groups), None, None)
 
 
+def test_blocks_count_by_their_clients_as_the_rules_have_it():
+    """One default for both: the median that a matrix is said to withstand is the median built."""
+    for matrix in MATRICES:
+        ones = [1] * len(matrix)
+        found = hetero.tolerated_byzantine(matrix)
+        assert (found.anywhere, found.together) == brute_force(matrix, None, ones)
+        sizes = [1 + g % 3 for g in range(len(matrix))]
+        found = hetero.tolerated_byzantine(matrix, group_sizes=sizes)
+        assert (found.anywhere, found.together) == brute_force(matrix, None, sizes, sizes)
+    chain = hetero.segment_matrix("sc", 4)
+    assert hetero.tolerated_byzantine(chain).anywhere == 0
+    rule = hetero.robust.coordinate_median()
+    for row in hetero.blocks_of(chain):
+        heaviest = max(row, key=len)
+        values = [[1e6 if block == heaviest else 0.0] for block in row]
+        moved = rule(values, [len(block) for block in row])
+        assert float(np.asarray(moved)[0]) > 1.0
+
+
 @pytest.mark.parametrize("share", [Fraction(1, 5), Fraction(1, 3), Fraction(2, 5)])
 def test_tolerance_of_trimmed_means_by_brute_force(share):
     for matrix in MATRICES[::3]:
-        found = hetero.tolerated_byzantine(matrix, trim=float(share))
+        found = hetero.tolerated_byzantine(matrix, trim=float(share), weighted=False)
         assert found.certified
         assert (found.anywhere, found.together) == brute_force(matrix, share)
 
@@ -290,7 +309,7 @@ def test_a_search_that_is_cut_short_says_so():
 def test_the_median_of_averages_holds_below_the_tolerance_and_breaks_at_it():
     """Bad blocks at 1e6, honest ones at 0 and 1: tolerance and rule mean the same."""
     matrix = hetero.segment_matrix("mc", 8)
-    limit = hetero.tolerated_byzantine(matrix)
+    limit = hetero.tolerated_byzantine(matrix, weighted=False)
     rule = hetero.robust.coordinate_median(weighted=False)
     moved = {False: [], True: []}
     for bad in itertools.combinations(range(8), limit.anywhere + 1):

@@ -163,7 +163,10 @@ def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
     judged, _ = _segments.play_segments(groups, cohorts, None)
     assert judged.rank.tolist() == [2, 2, 4]  # {0,1} {2,3} {1,2} {3,4}
     assert judged.strong_privacy.tolist() == [2, 2, 1]
-    assert groups.facts()["privacy_level"] == 0.0
+    facts = groups.facts(cohorts[:, None], judged.participation).variables()
+    assert facts["privacy_level"] == 0.0
+    assert facts["privacy_level_by_round"][[0, 2]].tolist() == [0.0, 0.0]
+    assert np.isnan(facts["privacy_level_by_round"][1])  # nobody was asked
 
 
 def test_training_with_segments_says_what_they_leak(
@@ -181,7 +184,7 @@ def test_training_with_segments_says_what_they_leak(
     (row,) = content["rows"]
     assert row["privacy_level"] == pytest.approx(0.8)
     assert row["round_seconds"] > 0
-    assert row["tolerated_byzantine"] == 1
+    assert row["tolerated_byzantine"] == 0  # a block of two groups of three holds half of twelve
     assert row["aggregation_cardinality"] == 12
     assert content["sentences"][-1].startswith("Updates are summed segment by segment, at privacy")
     assert html.escape(content["sentences"][-1]) in (out / "report.html").read_text()

@@ -98,7 +98,7 @@ def attackers(context: Context) -> Found:
             "G": size,
             "paper": 0.25 * size - 1,
             "whole": int(np.floor(0.25 * size - 1)),
-            "exact": hetero.tolerated_byzantine(matrix, max_nodes=1).anywhere,
+            "exact": hetero.tolerated_byzantine(matrix, weighted=False, max_nodes=1).anywhere,
             "fewest sums": fewest,
         })  # fmt: skip
     data = rows_to_frame(rows)
