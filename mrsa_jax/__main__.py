@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 
 _FIRST = "starting"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def _say(text: str) -> None:
@@ -16,15 +18,27 @@ def _say(text: str) -> None:
         sys.stderr.flush()
 
 
+def _leave(number: int, _frame: object) -> None:
+    """End what was interrupted before it had begun."""
+    os.write(2, b"interrupted; nothing was begun\n")
+    os._exit(128 + number)
+
+
 def run() -> None:
     """Run the command line and leave with its exit status."""
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, _leave)
     _say(_FIRST)
-    from mrsa_jax.cli import INTERRUPTED, main  # takes some tenths of a second
+    from mrsa_jax.cli import INTERRUPTS, main  # takes some tenths of a second
 
     _say(" " * len(_FIRST))
+    INTERRUPTS.ends_process = True
     status = main()
-    if status != INTERRUPTED:  # XLA may still be computing what was interrupted
-        atexit._run_exitfuncs()
+    for number in heard:  # the command has ended: its status stays
+        signal.signal(number, signal.SIG_IGN)
+    if status not in [128 + number for number in _SIGNALS]:
+        atexit._run_exitfuncs()  # XLA may still be computing what was interrupted
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:  # a log's handler may have closed it
             try:

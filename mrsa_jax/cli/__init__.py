@@ -2,17 +2,19 @@
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
 Exit status: 0 done, 1 failed (a full disk and a closed output too), 2 misuse, 3 below a gate's
-target, 130 interrupted, 141 no longer read.
+target, 130 interrupted, 141 no longer read, 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import pathlib
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +26,7 @@ from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import WatchConfig, run_advise, run_audit, run_watch
 from mrsa_jax.cli._bench import BenchConfig, run_bench
-from mrsa_jax.cli._console import Bars, error_console, escape, use_cores
+from mrsa_jax.cli._console import INTERRUPTS, Bars, error_console, escape, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._run import INTERRUPTED, union_of
@@ -44,7 +46,7 @@ from mrsa_watch._base.errors import (
 )
 from mrsa_watch._base.streams import run_with_outlets
 
-__all__ = ["INTERRUPTED", "Bars", "main"]
+__all__ = ["INTERRUPTED", "INTERRUPTS", "Bars", "main"]
 
 _OF_PAPERS = "mrsa_jax.commands"  # the entry point: settings of `reproduce`, and what runs it
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
@@ -107,13 +109,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         2
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    return run_with_outlets(lambda: _run(words), _say_error)
+    return run_with_outlets(lambda: _interruptible(words), _say_error)
+
+
+def _interruptible(words: list[str]) -> int:
+    """Run a command; if it is interrupted, report what it kept."""
+    try:
+        with INTERRUPTS:
+            try:
+                status = _run(words)
+            except KeyboardInterrupt:
+                status = INTERRUPTED
+            if status == INTERRUPTED:
+                words_kept = f"interrupted; {INTERRUPTS.kept()}"
+                error_console().print(words_kept, markup=False, highlight=False, soft_wrap=True)
+                status = INTERRUPTS.status
+    except KeyboardInterrupt:  # a second one, while that was said
+        return INTERRUPTS.status
+    return status
 
 
 def _run(words: list[str]) -> int:
     config: Any = None
+    start = time.time()
     try:
         config = _parse(words)
+        INTERRUPTS.kept = functools.partial(_left_behind, config, start)
         found = (known for known in _COMMANDS.values() if isinstance(config, known.config))
         # the settings of `reproduce` are of another project
         return next(found, _COMMANDS["reproduce"]).run(config)
@@ -129,9 +150,6 @@ def _run(words: list[str]) -> int:
             return 2
         _say_error(f"the memory of this machine did not suffice: {str(error) or 'it ran out'}")
         return 1
-    except KeyboardInterrupt:
-        error_console().print(f"interrupted; {_left_behind(config)}", markup=False, soft_wrap=True)
-        return INTERRUPTED
     except SystemExit as stop:  # tyro's way to end after --help, completion or a misspelt flag
         return 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 2
 
@@ -161,14 +179,34 @@ def _by_flags(text: str, config: Any) -> str:
     return text
 
 
-def _left_behind(config: Any) -> str:
-    """Say what an interrupted command leaves in its folder."""
+def _left_behind(config: Any, start: float) -> str:
+    """Say what an interrupted command keeps, and how to continue.
+
+    Args:
+        config: Its settings.
+        start: When it began, in seconds since 1970.
+    """
     out = getattr(config, "out", None)
     if isinstance(out, pathlib.Path) and (out / "items").is_dir():  # of `reproduce`
         return f"finished items are kept in {out}; the same command makes the rest"
     if isinstance(config, TrainConfig) and (config.out / "run.json").is_file():
         return f"--resume continues it from its newest checkpoint in {config.out}"
-    return "nothing half-written was left behind"
+    settings = config.attack if isinstance(config, AttackCommand) else config  # type: ignore[attr-defined]
+    written = [getattr(settings, name, None) for name in _WRITTEN]
+    kept = [str(path) for path in written if path is not None and _changed(path) >= start]
+    if kept:
+        return f"finished parts are kept in {' and '.join(kept)}; the same command starts again"
+    return "nothing half-written was left behind; the same command starts again"
+
+
+_WRITTEN = ("out", "certificate", "recipe_file", "metrics")  # settings that name what is written
+_CLOCK_SECONDS = 0.05  # by which times of files may be behind
+
+
+def _changed(path: pathlib.Path) -> float:
+    """Return when a file, or what is in a folder, was last written; 0 where there is none."""
+    there = [own for own in (path, *path.glob("*")) if own.exists()]
+    return max((own.stat().st_mtime for own in there), default=0.0) + _CLOCK_SECONDS
 
 
 def _parse(words: list[str]) -> Any:

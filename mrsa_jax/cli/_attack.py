@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from mrsa_jax.cli._console import error_console, output_console, print_sentences
+from mrsa_jax.cli._console import output_console, print_sentences
 from mrsa_jax.cli._run import INTERRUPTED, run_kind, union_of
 from mrsa_jax.cli._tables import print_table
 from mrsa_jax.study import load_config
@@ -27,7 +27,7 @@ class AttackCommand:
       {attacks}
 
     `mrsa-jax attack NAME --help` shows the settings of each. Scores are printed and saved in --out.
-    Exit status: 0 done, 2 misuse, 130 interrupted (finished parts are saved).
+    Exit status: 0 done, 2 misuse, 130 interrupted, 143 terminated (finished parts are saved).
     """
 
     # the parsed settings are in a field `attack` of another class (`defaults`)
@@ -70,9 +70,6 @@ def run_attack(command: Any) -> int:
     if not config.json:
         files = ", ".join([f"{name}.png" for name in found.figures] or ["scores.csv"])
         sys.stdout.write(f"\nWritten in {seconds:.0f} s to {config.out} ({files})\n")
-    if not found.is_complete:
-        words = f"interrupted; what was finished is in {config.out}"
-        error_console().print(words, markup=False, soft_wrap=True)
     return 0 if found.is_complete else INTERRUPTED
 
 

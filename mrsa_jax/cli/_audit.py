@@ -14,7 +14,7 @@ import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.flags import IS_CHANCE, IS_GROUP, File, Within, check_ranges, shown
-from mrsa_jax.cli._console import Interrupts, error_console, escape, print_sentences, use_cores
+from mrsa_jax.cli._console import INTERRUPTS, error_console, escape, print_sentences, use_cores
 from mrsa_jax.cli._run import INTERRUPTED, run_kind
 from mrsa_jax.cli._tables import print_table
 from mrsa_jax.study import AdviseConfig, AuditConfig
@@ -24,7 +24,7 @@ BELOW_TARGET = 3  # exit status of a gate that failed
 
 
 def run_audit(config: AuditConfig) -> int:
-    """Audit a log and return the exit status: 0, 3 where the gate fails, 130 if interrupted."""
+    """Audit a log and return the exit status: 0, 3 where the gate fails, 130 if cut short."""
     out = {} if config.out is None else {"out": str(config.out)}
     proofs = {} if config.certificate is None else {"certificate": str(config.certificate)}
     found, _ = run_kind(config, _print, as_json=lambda found: found.content | out | proofs)
@@ -93,7 +93,7 @@ class WatchConfig:
       mrsa-jax watch participation.jsonl --fail-below 2 --out state.jsonl --keep-going
 
     Exit status: 0 the end of the file (--once), 2 misuse or an invalid line, 3 at the first sum
-    that breaks a requirement (with --keep-going at the end), 130 on Ctrl-C.
+    that breaks a requirement (with --keep-going at the end), 130 on Ctrl-C, 143 on SIGTERM.
     """
 
     file: Annotated[pathlib.Path, tyro.conf.Positional, shown("FILE")] = tyro.MISSING
@@ -156,7 +156,10 @@ def run_watch(config: WatchConfig) -> int:
     from mrsa_jax.live import Gate
     from mrsa_watch._watch import print_sums
 
-    with Interrupts() as interrupts:
+    with INTERRUPTS as interrupts:
+        if config.out is not None:
+            kept = f"all sums that were printed are in {config.out}; the same command continues"
+            interrupts.kept = lambda: kept
 
         def goes_on() -> bool:
             interrupts.check()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from mrsa_jax._core.cores import num_cores
 from mrsa_watch._base.untrusted import printable
@@ -53,49 +54,137 @@ def _compiles(frame: FrameType | None) -> bool:
     return False
 
 
-def _interrupt_main() -> None:
-    """Send the main thread a real signal, which ends what it waits for."""
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM, by which schedulers end a job: an interrupt like any other, with its own status."""
+
+
+_STATUS = 128  # plus the number of a signal: the status in a shell of what it ended
+_SECONDS_TO_LISTEN = 8.0  # after which a program that hears no signal is ended
+_SECONDS_OF_ECHOES = 1.0  # `timeout` sends its signal to a process and to its group
 
 
 class Interrupts:
-    """Ctrl-C that is not lost: a context of the main thread.
+    """Ctrl-C and SIGTERM that are not lost: a context of the main thread, which may be nested.
 
     An interrupt that strikes inside a compiler is swallowed by one of its callbacks or leaves it
     in a state that may abort the process: it comes again when that has returned. `check` raises
     what has not got through by then. A script's background commands start with interrupts
-    ignored, and keep ignoring them.
+    ignored, and keep ignoring them. While results are saved after an interrupt, another SIGTERM
+    asks for nothing new.
+
+    Attributes:
+        kept: Says what is kept of the work and how to continue; each command sets its own.
+        ends_process: Whether a thread ends the process where the main thread, in a long call,
+            does not hear the signal within eight seconds.
     """
 
     def __init__(self) -> None:
-        self._is_heard = False
-        self._again = threading.Timer(0, _interrupt_main)  # what a compiler delays
-        self._previous: Any = None
+        self._heard: int | None = None
+        self._is_raised = threading.Event()
+        self._raised_at = 0.0
+        self._again = threading.Timer(0, lambda: None)  # what a compiler delays
+        self._previous: dict[int, Any] = {}
+        self._depth = 0
+        self._watcher: _Watcher | None = None
+        self.kept: Callable[[], str] = _nothing
+        self.ends_process = False
 
     def __enter__(self) -> Interrupts:
-        is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        if threading.current_thread() is threading.main_thread() and not is_ignored:
-            self._previous = signal.signal(signal.SIGINT, self._hear)
+        self._depth += 1
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._depth > 1 or not is_main:
+            return self
+        self._heard = None
+        self._is_raised.clear()
+        self.kept = _nothing
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._previous[number] = signal.signal(number, self._hear)
+        if self.ends_process:
+            self._watcher = _Watcher(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        self._depth -= 1
+        if self._depth > 0:
+            return
+        self._again.cancel()
+        if self._again.is_alive():  # it may be sending: not to the handler that comes back
+            self._again.join()
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+        for number, before in self._previous.items():
+            signal.signal(number, before)
+        self._previous.clear()
 
-    def _hear(self, _signal: object, frame: FrameType | None) -> None:
-        self._is_heard = True
+    @property
+    def status(self) -> int:
+        """Exit status of what was interrupted: 143 after SIGTERM, else 130."""
+        return _STATUS + (self._heard or signal.SIGINT)
+
+    def end_if_unheard(self, number: int) -> None:
+        """End the process, in another thread, where the main thread does not hear a signal."""
+        is_heard = number not in self._previous or self._is_raised.wait(_SECONDS_TO_LISTEN)
+        if not is_heard and self._depth > 0:
+            os.write(2, f"interrupted; {self.kept()}\n".encode(errors="replace"))
+            os._exit(_STATUS + number)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._depth == 0:  # the work has ended
+            return
+        if self._is_raised.is_set():
+            since = time.monotonic() - self._raised_at
+            if number == signal.SIGTERM or since < _SECONDS_OF_ECHOES:
+                return
+        self._heard = number
         self._again.cancel()
         if not _compiles(frame):
-            raise KeyboardInterrupt
-        self._again = threading.Timer(_SECONDS_TO_COMPILE, _interrupt_main)
+            self._raise()
+        main = threading.main_thread().ident or 0
+        # a real signal ends what the main thread waits for
+        self._again = threading.Timer(_SECONDS_TO_COMPILE, signal.pthread_kill, (main, number))
         self._again.daemon = True
         self._again.start()
 
+    def _raise(self) -> NoReturn:
+        self._raised_at = time.monotonic()
+        self._is_raised.set()
+        raise TerminatedError if self._heard == signal.SIGTERM else KeyboardInterrupt
+
     def check(self) -> None:
         """Raise an interrupt that was heard."""
-        if self._is_heard:
+        if self._heard is not None:
             self._again.cancel()
-            raise KeyboardInterrupt
+            self._raise()
+
+
+def _nothing() -> str:
+    return "nothing was begun"
+
+
+class _Watcher:
+    """A thread that hears of signals at once: Python's handlers wait for the main thread."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+        self._ear, self._mouth = socket.socketpair()
+        self._mouth.setblocking(False)
+        self._before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._before)
+        self._mouth.close()
+
+    def _watch(self) -> None:
+        with self._ear:
+            while numbers := self._ear.recv(1):
+                self._interrupts.end_if_unheard(numbers[0])
+
+
+INTERRUPTS = Interrupts()
+"""Those of the command that runs: it sets what is kept, and `main` reads the status."""
 
 
 def _board(console: Any) -> Any:
@@ -134,6 +223,7 @@ class Bars:
 
     Attributes:
         is_live: Whether what is drawn is seen where results are printed.
+        done: How far the stage is.
     """
 
     def __init__(
@@ -148,8 +238,9 @@ class Bars:
         self._task: TaskID | None = None
         self._start = self._last_line = time.perf_counter()
         self._name = self._note = ""
+        self.done = 0
         self._stage_start: tuple[float, int] | None = None  # its first report: when, how far
-        self._interrupts = Interrupts()
+        self._interrupts = INTERRUPTS
         self._names_device = device
 
     def __enter__(self) -> Bars:
@@ -199,7 +290,7 @@ class Bars:
         if self._names_device:
             self._names_device = False
             self.say_device()
-        self._name, self._note = name, ""
+        self._name, self._note, self.done = name, "", 0
         self._stage_start = None
         self._beat(None)
         if not self._console.is_terminal:
@@ -210,6 +301,7 @@ class Bars:
 
     def update(self, done: int, total: int) -> None:
         self._interrupts.check()
+        self.done = done
         if self._task is not None:
             self._bars.update(self._task, completed=done, total=total, note=self._note)
             if done >= total and self._pulse is None:

@@ -12,6 +12,7 @@ import tyro
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.flags import IS_POSITIVE, Count, Folder, Number, Within, check_ranges, shown
 from mrsa_jax.cli._console import (
+    INTERRUPTS,
     Bars,
     error_console,
     output_console,
@@ -55,7 +56,7 @@ class SweepCommand:
 
     mrsa_jax.study.open_study(DIR) opens the store: an xarray data set whose `done` marks the
     complete points. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130
-    interrupted.
+    interrupted, 143 terminated; then the complete points are kept.
     """
 
     study: tyro.conf.Positional[
@@ -125,6 +126,10 @@ def run_sweep_command(command: SweepCommand) -> int:
     from mrsa_jax.study.sweeps._engine import complete
 
     with Bars(device=is_here) as bars:
+        INTERRUPTS.kept = lambda: (
+            f"{bars.done} of {sweep.size} cells are kept in {sweep.out}; the same command computes "
+            "the others"
+        )
         if command.coordinator is not None:
             results = sweeps.run_on_hosts(plan, bars)
             if results is None:  # of several hosts, the first has them

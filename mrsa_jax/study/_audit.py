@@ -42,6 +42,8 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
     _write_rows(folder.path / "rounds.csv", tuple(columns), rounds)
     if found.recipe is not None:
         _write_lines(folder.path / "recipe.csv", found.recipe.lines())
+    # a scheduler that has interrupted it waits some seconds: a report draws figures anew
+    if found.recipe is not None and findings.is_complete:
         charts = audit_charts(columns, found.num_clients, is_exposed=bool(found.exposed))
         save_charts(charts, folder.path)
     group = found.group
