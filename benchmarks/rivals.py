@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax.bench.harness import PeerError
+from mrsa_jax.bench.harness import Answer, PeerError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,9 +150,9 @@ class Peer:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Answer:
         """Do the workload once; return what the adapter reports."""
-        return self._ask(command="run")
+        return Answer(self._ask(command="run"))
 
     def saved(self, what: str = "updates") -> np.ndarray:
         """Return an array that the adapter keeps, such as each client's update of the last run."""

@@ -104,7 +104,6 @@ def _measure(system: str, name: str, sizes: _Sizes, repeats: int) -> Measurement
             work=_ROUNDS * num_clients * size,
             unit="samples",
             peer_name=f"{peer.title}, {_words(system)}",
-            peer_seconds=lambda answer: answer["seconds"],
             check=check,
             aim=1.0,
             repeats=repeats,

@@ -194,8 +194,7 @@ def _losses_beside(is_bins: bool, rounds: int, samples: int) -> Measurement:
 
         return compare(_our_losses(is_bins, rounds, samples), peer.run, work=samples,
                        peer_work=fewer, unit="losses", check=check, note=_LOSS_NOTE, aim=10,
-                       peer_name=peer.title, peer_seconds=lambda answer: answer["seconds"],
-                       repeats=3)  # fmt: skip
+                       peer_name=peer.title, repeats=3)  # fmt: skip
 
 
 def _account_cases(quick: bool) -> list[Case]:

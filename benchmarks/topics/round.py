@@ -95,7 +95,6 @@ def _beside_flower(n: int, degree: int, dim: int, *, is_real: bool) -> Measureme
             work=1,
             unit="rounds",
             peer_name=f"{peer.title}, its SecAgg+ with all parties in one process",
-            peer_seconds=lambda answer: answer["seconds"],
             check=check,
             aim=1.0,
             repeats=2,

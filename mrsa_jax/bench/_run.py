@@ -12,7 +12,7 @@ import itertools
 import pathlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -273,6 +273,7 @@ def run(
     sizes: Mapping[str, Sequence[str]] | None = None,
     repeats: int = 0,
     watch: Progress | None = None,
+    keep: Callable[[dict[str, Any]], object] | None = None,
 ) -> Report:
     """Run the benchmarks of some topics.
 
@@ -284,6 +285,7 @@ def run(
             as `{"n": ["100", "500"], "dim": ["1e4"]}`; a case for each combination.
         repeats: Timed calls of each side; 0 for as many as a case has itself.
         watch: Told how far the run is.
+        keep: Receives the record of each case as soon as it is measured, as `Report.rows` has it.
 
     Returns:
         Measurements, failures, and the cases left out for want of an environment.
@@ -310,7 +312,9 @@ def run(
             if watch is not None:
                 watch.stage(topic, len(cases))
             for done, case in enumerate(cases):
-                _measure(topic, case, found)
+                item = _measure(topic, case, found)
+                if item is not None and keep is not None:
+                    keep(row(item, where, when))
                 if watch is not None:
                     watch.update(done + 1, len(cases))
     finally:
@@ -329,16 +333,18 @@ class _Found:
         self.left_out[system.name] = dataclasses.replace(before, cases=(*before.cases, case))
 
 
-def _measure(topic: str, case: Case, found: _Found) -> None:
+def _measure(topic: str, case: Case, found: _Found) -> Measurement | None:
+    """Measure a case and return what was found, None where that is a failure or left out."""
     if case.needs is not None:
         system = TOPICS[topic].systems()[case.needs]
         if system.python is None:
             found.leave_out(system, case.name)
-            return
+            return None
     try:
         item = case.measure()
     except (ResultsDifferError, PeerError) as error:
         found.failures.append(Failure(topic, case.name, str(error).strip()))
-    else:
-        item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=dict(case.sizes))
-        found.measurements.append(item)
+        return None
+    item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=dict(case.sizes))
+    found.measurements.append(item)
+    return item

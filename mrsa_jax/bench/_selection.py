@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mrsa_jax.selection import Scheme
 
 _AT_ONCE = 250  # trials whose state stays in the peer's cache
+_COMPARED = 1_000  # of our trials: the more, the smaller a difference is seen
 _FEWEST = 20  # trials from which on statistics are compared
 _NOTE = (
     "floor: the words alone (availability of each client, then one for each candidate; "
@@ -91,13 +92,48 @@ def _final_figures(history: np.ndarray) -> np.ndarray:
     return np.column_stack([gap, counts.sum(axis=1) / history.shape[1]])
 
 
+FALSE_ALARM = 1e-6
+"""The most likely that equal schemes are called different, whatever the law of their figures."""
+
+
 def _same_statistics(ours: jax.Array, theirs: np.ndarray) -> None:
-    """Raise unless F and C agree within six standard errors."""
-    a, b = _final_figures(np.asarray(ours[:100])), _final_figures(theirs)
-    error = np.sqrt(a.var(axis=0) / len(a) + a.var(axis=0) / len(b)) + 1e-9
-    z = (a.mean(axis=0) - b.mean(axis=0)) / error
-    if np.abs(z).max() > 6:
+    """Raise if the means of F or C differ more than chance allows (`FALSE_ALARM`)."""
+    a, b = _final_figures(np.asarray(ours[:_COMPARED])), _final_figures(theirs)
+    chances = [chance_of_means(*both) for both in zip(a.T, b.T, strict=True)]
+    if min(chances) * len(chances) < FALSE_ALARM:
         raise ResultsDifferError(f"F and C differ: {a.mean(axis=0)} and {b.mean(axis=0)}")
+
+
+def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
+    """Return a bound on the chance of means as far apart if both samples have one distribution.
+
+    Then each division of all values into two samples is as likely. The mean of the smaller one is
+    that of a sample without replacement, whose exponential moments are at most those of one with
+    replacement (Hoeffding 1963, Theorem 4): Chernoff's bound holds with the pooled values. A rare
+    value that one sample lacks, and with it all variance, is no alarm.
+
+    Examples:
+        >>> chance_of_means(np.ones(100), np.ones(250))
+        1.0
+        >>> chance_of_means(np.zeros(100), np.repeat([0.0, 1.0], [248, 2])) > 0.1
+        True
+        >>> chance_of_means(np.zeros(100), np.repeat([0.0, 1.0], [125, 125])) < 1e-6
+        True
+    """
+    few, pooled = min(a, b, key=len), np.concatenate([a, b])
+    if (pooled == pooled[0]).all():
+        return 1.0
+    spread = float(pooled.std())
+    values = (pooled - pooled.mean()) / spread
+    apart = abs(float(few.mean() - pooled.mean()) / spread)
+    if few.mean() < pooled.mean():
+        values = -values
+    rates = np.geomspace(1e-3, 1e3, 400)
+    exponents = rates[:, None] * values
+    highest = exponents.max(axis=1)
+    moments = highest + np.log(np.exp(exponents - highest[:, None]).mean(axis=1))
+    exponent = float((rates * apart - moments).max())
+    return float(min(1.0, 2.0 * np.exp(-len(few) * max(exponent, 0.0))))
 
 
 def _measure(

@@ -32,6 +32,13 @@ class ResultsDifferError(AssertionError):
     """Our result and the peer's, or the one that is known to be right, do not agree."""
 
 
+class Answer(dict[str, Any]):
+    """What a peer in a separate process reports of a call: `seconds` and, if known, `cpu_seconds`.
+
+    The seconds of this process are those of a pipe; `compare` takes the peer's own.
+    """
+
+
 class PeerError(MrsaError, RuntimeError):
     """A peer has ended before its answer; the message holds its last words."""
 
@@ -51,7 +58,8 @@ class Measurement:
         processor_seconds: Of all cores, of each of them; empty on an accelerator.
         peer: What we are compared with.
         peer_seconds: Of each of its calls, as if it did the same work; empty without a peer.
-        peer_processor_seconds: The same of all cores; empty also where a peer has its own process.
+        peer_processor_seconds: The same of all cores; empty also where a peer in a separate process
+            does not report them.
         memory_bytes: The most that a call takes beyond what the process held before it; None
             where the system does not say.
         made_bytes: Bytes that a call makes or sends (None where that says nothing).
@@ -251,14 +259,14 @@ def compare(
     del first, peer_value  # a second result would be counted as memory of the call
     memory = _memory_of(ours)
     mine: list[_Timed] = []
-    theirs: list[_Timed] = []
+    theirs: list[_Told] = []
     for _ in range(REPEATS.get() or repeats):
         mine.append(_timed(ours)._replace(value=None))
         if peer is not None:
-            one = _timed(peer)
-            own = one.seconds if peer_seconds is None else peer_seconds(one.value)
-            theirs.append(_Timed(own * scale, one.processor * scale, None))
-    here, beside = jax.default_backend() == "cpu", peer_seconds is None
+            theirs.append(_as_told(_timed(peer), peer_seconds))
+    here = jax.default_backend() == "cpu"
+    processor = [one.processor for one in theirs if one.processor is not None]
+    is_known = here and len(processor) == len(theirs)
     return Measurement(
         "",
         "",
@@ -269,13 +277,27 @@ def compare(
         seconds=tuple(one.seconds for one in mine),
         processor_seconds=tuple(one.processor for one in mine if here),
         peer=peer_name,
-        peer_seconds=tuple(one.seconds for one in theirs),
-        peer_processor_seconds=tuple(one.processor for one in theirs if here and beside),
+        peer_seconds=tuple(scale * one.seconds for one in theirs),
+        peer_processor_seconds=tuple(scale * own for own in processor) if is_known else (),
         memory_bytes=memory,
         made_bytes=made_bytes,
         aim=None if aim is None else float(aim),
         note=note,
     )
+
+
+class _Told(NamedTuple):
+    seconds: float
+    processor: float | None  # None where another process did the work and does not say
+
+
+def _as_told(one: _Timed, peer_seconds: Callable[[Any], float] | None) -> _Told:
+    """Return a peer's times, as it reports them if its process is another."""
+    if isinstance(one.value, Answer):
+        return _Told(one.value["seconds"], one.value.get("cpu_seconds"))
+    if peer_seconds is not None:
+        return _Told(peer_seconds(one.value), None)
+    return _Told(one.seconds, one.processor)
 
 
 def _checked(check: Callable[[Any, Any], None], ours: Any, theirs: Any) -> None:

@@ -12,6 +12,7 @@ import tyro
 
 from mrsa_jax._core.flags import Count, File, Within, shown
 from mrsa_jax.cli._console import (
+    INTERRUPTS,
     Bars,
     error_console,
     escape,
@@ -22,6 +23,7 @@ from mrsa_jax.cli._console import (
 )
 from mrsa_jax.cli._tables import coloured, print_table
 from mrsa_watch._base.errors import require, writing
+from mrsa_watch._base.html import counted
 
 if TYPE_CHECKING:
     from mrsa_jax.bench import Report
@@ -105,8 +107,9 @@ class BenchConfig:
     topic."""
 
     out: File = None
-    """Append the records to this file of JSON lines; or to records.jsonl in this folder, with the
-    figures of scaling curves. Default: not written."""
+    """Append each record, as soon as its case is measured, to this file of JSON lines; or to
+    records.jsonl in this folder, with the figures of scaling curves at the end. Default: not
+    written."""
 
     json: bool = False
     """Print the result as JSON instead."""
@@ -133,10 +136,13 @@ def run_bench(config: BenchConfig) -> int:
     if config.dry_run:
         return _show_cases(config, sizes)
     start = time.perf_counter()
+    kept = _Kept(config)
+    if kept.files:
+        INTERRUPTS.kept = kept.words
     with Bars() as bars:
         report = bench.run(
             config.topics, peers=config.peers, quick=config.quick, sizes=sizes or None,
-            repeats=config.repeats or 0, watch=bars,
+            repeats=config.repeats or 0, watch=bars, keep=kept.add,
         )  # fmt: skip
     rows = report.rows()
     found, changed = bench.scaling.curves(rows), bench.scaling.changes(rows, old)
@@ -149,7 +155,8 @@ def run_bench(config: BenchConfig) -> int:
     else:
         _print_tables(report, time.perf_counter() - start)
         _print_curves(found, changed)
-    _keep(report, found, config)
+    if kept.folder is not None:
+        _draw(found, kept.folder)
     if report.failures:
         return 1
     return 3 if any(change.verdict == "slower" for change in changed) else 0
@@ -203,23 +210,44 @@ def _show_cases(config: BenchConfig, sizes: dict[str, tuple[str, ...]]) -> int:
     return 0
 
 
-def _keep(report: Report, found: Sequence[Curve], config: BenchConfig) -> None:
-    from mrsa_jax.bench.harness import record
+class _Kept:
+    """Writes each case when it is measured: an interruption costs only the one that runs.
 
-    rows, out = report.rows(), config.out
-    if out is not None and (out.is_dir() or not out.suffix):
-        with writing(out):
-            out.mkdir(exist_ok=True)
-            _draw(found, out)
-        out = out / "records.jsonl"
-    if out is not None:
-        with writing(out):
-            record(rows, out)
-    if config.record:
-        for topic in dict.fromkeys(row["benchmark"] for row in rows):
-            own = [row for row in rows if row["benchmark"] == topic]
-            with writing(_RECORDS, "record"):
-                record(own, _RECORDS / f"{topic}.jsonl")
+    Attributes:
+        folder: Of --out, where it is one; figures come into it at the end.
+        files: Those that records are written to: the file of --out, and with --record the folder
+            of the checkout's results.
+    """
+
+    def __init__(self, config: BenchConfig) -> None:
+        out, self._records = config.out, _RECORDS if config.record else None
+        is_folder = out is not None and (out.is_dir() or not out.suffix)
+        self.folder = out if is_folder else None
+        self._file = out / "records.jsonl" if out is not None and is_folder else out
+        self.files = [path for path in (self._file, self._records) if path is not None]
+        self._count = 0
+        if self.folder is not None:
+            with writing(self.folder):
+                self.folder.mkdir(exist_ok=True)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Write a record."""
+        from mrsa_jax.bench.harness import record
+
+        if self._file is not None:
+            with writing(self._file):
+                record([row], self._file)
+        if self._records is not None:
+            with writing(self._records, "record"):
+                record([row], self._records / f"{row['benchmark']}.jsonl")
+        self._count += 1
+
+    def words(self) -> str:
+        """Say what is kept, and how to continue."""
+        cases = counted(self._count, "measured case")
+        verb = "is" if self._count == 1 else "are"
+        where = " and ".join(map(str, self.files))
+        return f"{cases} {verb} kept in {where}; the same command measures all of them again"
 
 
 def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
@@ -228,8 +256,9 @@ def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
     from mrsa_jax.bench.scaling import scaling_charts
     from mrsa_jax.plotting import save_figure
 
-    for name, chart in scaling_charts(found).items():
-        save_figure(chart, folder / name)
+    with writing(folder):
+        for name, chart in scaling_charts(found).items():
+            save_figure(chart, folder / name)
 
 
 # --- what is printed --------------------------------------------------------------------------

@@ -126,6 +126,45 @@ def test_the_numpy_peer_takes_the_least_used_first() -> None:
         assert (history.sum(axis=1) == 2).all()  # 20 rounds of 12 are two turns of 120
 
 
+@pytest.mark.parametrize("law", ["rare", "normal", "heavy"])
+def test_equal_samples_give_no_alarm_and_unequal_ones_do(law: str) -> None:
+    """Chances below q come at most that often among equal samples, whatever their law."""
+    draw = {
+        "rare": lambda rng, size: (rng.random(size) < 0.008) * 1e-3 + 2e-3,
+        "normal": lambda rng, size: rng.normal(size=size),
+        "heavy": lambda rng, size: rng.exponential(size=size) ** 3,
+    }[law]
+    rng = np.random.default_rng(0)
+    chances = []
+    for _ in range(100):
+        sizes = rng.integers(20, 200, 2)
+        chances.append(_selection.chance_of_means(*(draw(rng, size) for size in sizes)))
+    assert np.mean(np.less(chances, 0.1)) < 0.1
+    assert min(chances) > 1e-3
+    a, b = draw(rng, 250), draw(rng, 1_000)
+    assert _selection.chance_of_means(a, b + 1.5 * b.std()) < _selection.FALSE_ALARM
+
+
+def test_a_gap_that_one_sample_lacks_is_no_difference() -> None:
+    """F of weighted random: 2.0e-03 in all of our trials, 2.008e-03 on average in the peer's."""
+    ours = np.zeros((100, 1_000, 4), bool)
+    ours[:, :2, 0] = True
+    theirs = np.repeat(ours, [2] * 50 + [3] * 50, axis=0)
+    theirs[0, 2, 0] = theirs[9, 2, 0] = True
+    _selection._same_statistics(ours, theirs)
+    theirs[:, 2, 0] = True
+    with pytest.raises(harness.ResultsDifferError, match="F and C differ"):
+        _selection._same_statistics(ours, theirs)
+
+
+def test_cases_are_kept_as_they_are_measured() -> None:
+    kept: list[dict[str, object]] = []
+    sizes = {"n": ["8", "9"], "cohort-size": ["4"], "trials": ["3"]}
+    report = bench.run(["rank"], sizes=sizes, keep=kept.append)
+    assert kept == report.rows()
+    assert len(kept) == 2
+
+
 def test_the_numpy_peer_judges_rounds_as_the_theorems_do() -> None:
     # nobody leaves: every round is reliable with t = 1, none with more shares than clients
     everyone = failures._peer(0, 12, 1.0, 0.0, 1, 70)
