@@ -86,9 +86,10 @@ class Played:
     @property
     def sent_and_summed(self) -> tuple[np.ndarray, np.ndarray]:
         """Return bool[J, 5, N], or bool[J, 1, N] where nobody is lost, and who is in each mean."""
-        whole = self.rounds is None
-        survivors = np.asarray(self.cohorts)[:, None] if whole else self.rounds.survivors
-        return np.asarray(survivors), np.asarray(self.history.participation)
+        survivors = np.asarray(self.cohorts)[:, None]
+        if self.rounds is not None:
+            survivors = np.asarray(self.rounds.survivors)
+        return survivors, np.asarray(self.history.participation)
 
     @property
     def updates_sent(self) -> np.ndarray:
