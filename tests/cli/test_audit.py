@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.cli import main
+from mrsa_jax.cli import _audit, main
 
 QUICK = ["--effort", "0.01"]
 SHARES = ["--noise-multiplier", "2", "--clip-norm", "0.5", "--planned"]
@@ -507,6 +508,15 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
                  "--noise-multiplier", "--clip-norm", "--spread", "--target-delta", "--planned",
                  "--colluding"):  # fmt: skip
         assert flag in text
+
+
+def test_what_was_cut_short_passes_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though no gate was asked for, or all passed: not everything was looked at."""
+    for is_complete, status in ((False, 130), (True, 0)):
+        found = types.SimpleNamespace(content={}, gates=(), is_complete=is_complete)
+        monkeypatch.setattr(_audit, "run_kind", lambda *_, found=found, **__: (found, 1.0))
+        assert _audit.run_audit(mj.study.AuditConfig(pathlib.Path("log"))) == status
+        assert main(["audit", "log"]) == status
 
 
 def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.hetero import decode, encode, segment_average, segment_layout
+from mrsa_jax.hetero._row_kernels import BlockNoise, noisy_row
 
 RANGE = (-1.0, 1.0)
 N, D, BITS = 6, 31, 14
@@ -37,6 +39,33 @@ def terms_of(noise) -> np.ndarray:
             own = noise.on(float(np.float32(step)))
             drawn[slot, start:stop] = own.sample(key, (stop - start,))
     return np.asarray(codes, np.int64) + drawn
+
+
+class Told(NamedTuple):
+    """A law whose noise tells by which key it was drawn.
+
+    Attributes:
+        size: Of its window.
+    """
+
+    size: jax.Array
+
+    def sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        word = jax.random.key_data(key)[0] & (self.size - jnp.uint32(1))
+        return jnp.broadcast_to(word.astype(jnp.int32), shape)
+
+
+def test_noise_is_drawn_from_its_own_stream() -> None:
+    """Of the rounding's key, folded with a name: the dice of the rounding are others."""
+    layout = segment_layout("groups", [2], [5], dim=3, modulus_bits=BITS)
+    row = jax.tree.map(lambda values: jnp.asarray(values[0]), layout.rows)
+    keys = jax.random.split(_key(), (2, 1))
+    noise = BlockNoise(jnp.asarray([5], jnp.int32), (Told(jnp.uint32(2**BITS)),))
+    codes, everybody = jnp.zeros((2, 3), jnp.uint32), jnp.ones(2, bool)
+    noisy, _ = jax.jit(noisy_row)(codes, keys, row, noise, everybody)
+    own = [jax.random.fold_in(key, int(Stream.NOISE)) for key in keys[:, 0]]
+    words = np.asarray([jax.random.key_data(key)[0] for key in own]) % 2**BITS
+    assert np.array_equal(noisy, np.repeat(words[:, None], 3, axis=1))
 
 
 def test_all_ways_to_sum_agree_and_are_codes_and_noise() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.quantize import budget
+from mrsa_jax.quantize import budget, stochastic
 from mrsa_jax.quantize.budgets import (
     check_fits,
     check_weights,
@@ -17,6 +17,7 @@ from mrsa_jax.quantize.budgets import (
     largest_total_weight,
     ring_size,
 )
+from mrsa_jax.quantize.wrapping import wrap_probability
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,17 @@ from mrsa_jax.quantize.budgets import (
 def test_a_sum_that_could_wrap_is_an_error(call, message) -> None:
     with pytest.raises(ConfigurationError, match=message):
         call()
+
+
+def test_sums_leave_the_window_exactly_where_they_do() -> None:
+    """Without noise nothing is left to chance: s less the middle lies in [-R / 2, R / 2) or not."""
+    for count, levels in itertools.product(range(1, 5), range(2, 7)):
+        quantizer, largest = stochastic(levels, 1.0), count * (levels - 1)
+        for modulus in range(2, 2 * largest + 4, 2):
+            apart = [own - largest // 2 for own in range(largest + 1)]
+            fits = -modulus // 2 <= min(apart) and max(apart) < modulus // 2
+            chance = wrap_probability(quantizer, None, count, modulus)
+            assert chance == (0.0 if fits else 1.0), (count, levels, modulus)
 
 
 def test_worked_numbers() -> None:

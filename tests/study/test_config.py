@@ -28,7 +28,7 @@ from mrsa_jax.study import (
     to_toml,
     validate,
 )
-from mrsa_jax.study._config import Scheme, different_settings, secret_seed
+from mrsa_jax.study._config import Scheme, different_settings, secret_seed, without_wishes
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_jax.study.sweeps import parse_sweep
 
@@ -387,6 +387,15 @@ def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
 )  # fmt: skip
 def test_a_scheme_is_written_as_it_was_read(text: str) -> None:
     assert parse_scheme(text).written == text
+
+
+@pytest.mark.parametrize("wish", ["json", "overwrite", "resume"])
+def test_what_is_kept_of_settings_repeats_no_wish(wish: str) -> None:
+    """A file of settings that is used again replaces nothing, as its own run was allowed to."""
+    config = TrainConfig(scheme="uniform", population=POPULATION)
+    asked = dataclasses.replace(config, **{wish: True})
+    assert without_wishes(asked) == config
+    assert without_wishes(SimulateConfig(overwrite=True)) == SimulateConfig()
 
 
 def test_schemes_of_one_study_have_seeds_of_their_own() -> None:
