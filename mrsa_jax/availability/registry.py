@@ -33,6 +33,7 @@ class Row:
         check: (rates as given, *parameters) -> None; raises where they do not fit each other.
         is_by_client: Whether each client may have its own rate, as where these go by label.
         reads: rates as given -> which of `dropout_rates` and `assignment` change anything.
+        assigned: What `assignment` deals out to the clients, in words.
         papers: Keys of papers, or BibTeX entries.
         code: () -> digests of a user's code, by module; the package's own has its version.
     """
@@ -45,6 +46,7 @@ class Row:
     reads: Callable[[Sequence[float]], tuple[str, ...]] = lambda rates: (
         ("dropout_rates", "assignment") if len(rates) > 1 else ("dropout_rates",)
     )
+    assigned: str = "dropout rates"
     papers: tuple[str, ...] = ()
     code: Callable[[], dict[str, str]] = dict
 
@@ -223,13 +225,14 @@ ROWS: dict[str, Row] = {
         _fits_absence,
         is_by_client=True,
     ),
-    "cyclic": Row(_cyclic),
+    "cyclic": Row(_cyclic, assigned="starts in the cycle of dropout rates"),
     "diurnal": Row(
         _diurnal,
         "must be written diurnal:AMPLITUDE:PERIOD",
         _wave,
         _fits_wave,
         reads=lambda rates: ("dropout_rates", "assignment"),
+        assigned="places in the period",
     ),
     "replay": Row(_replay, read=_recorded, reads=lambda rates: ()),
 }

@@ -85,6 +85,36 @@ class PopulationConfig(Shown):
     its first row or a random one, and again or not at all after its last; or your own
     (--plugin)."""
 
+    def assignment_words(self, seed: int) -> str:
+        """Return which of many assignments the clients have; "" where all clients are alike.
+
+        A figure of a population with unequal clients is of one assignment: blocks of clients that
+        are offline together work more often than mixed ones.
+
+        Examples:
+            >>> PopulationConfig(dropout_rates=(0.1, 0.5)).assignment_words(7)
+            'dropout rates 0.1, 0.5 shuffled over the clients by seed 7'
+            >>> PopulationConfig(dropout_rates=(0.1, 0.1)).assignment_words(7)
+            ''
+        """
+        row = Model.parse(self.availability).row
+        rates = self.dropout_rates
+        if "assignment" not in row.reads(sorted(set(rates))):
+            return ""
+        dealt = [row.assigned]
+        if len(rates) > 1:
+            dealt.append(", ".join(f"{rate:g}" for rate in rates))
+        dealt.append(_ASSIGNED[self.assignment].format(seed=seed))
+        return " ".join(dealt)
+
+
+_ASSIGNED: dict[AssignmentName, str] = {
+    "shuffled": "shuffled over the clients by seed {seed}",
+    "cyclic": "dealt out to the clients in turn",
+    "sorted": "dealt out in the order of the clients, equal ones together",
+    "by_label": "dealt out by the labels of the clients' data",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class DemoConfig(Shown):

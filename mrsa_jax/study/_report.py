@@ -10,11 +10,13 @@ import tyro
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study import _page, _points, _summary
+from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._points import cost_charts
 from mrsa_jax.study._progress import performance_words
 from mrsa_jax.study._summary import Row
+from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import counted, hidden_words, number, plain_settings, tidy
 
 if TYPE_CHECKING:
@@ -167,7 +169,7 @@ def study_page(
     charts = study_charts(results)
     first, second = _openings(charts, is_training=manifest.get("command") == "train")
     table = _page.data_table(*table_of(rows), "Each scheme after the last round")
-    note = f'<p class="note">{tidy(reading(rows))}</p>'
+    note = f'<p class="note">{tidy(reading(rows, results))}</p>'
     glance = _page.opening([charts[name] for name in first], series)
     others = {name: chart for name, chart in charts.items() if name not in (*first, *second)}
     more = {name: png for name, png in (pictures or {}).items() if name not in charts}
@@ -309,8 +311,8 @@ def defaults_of(command: str) -> dict[str, Any] | None:
     return {name: v for name, v in plain_settings(kind.config()).items() if v is not tyro.MISSING}
 
 
-def reading(rows: Sequence[Row]) -> str:
-    """Return how to read the table of these rows."""
+def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
+    """Return how to read the table of these rows of a study."""
     attacked = any(row.reconstruction_error is not None for row in rows)
     segmented = any(row.round_seconds is not None for row in rows)
     proven = any(row.weak_privacy is not None for row in rows)
@@ -318,9 +320,28 @@ def reading(rows: Sequence[Row]) -> str:
     drifting = any(row.update_hidden_worst is not None for row in rows)
     weak = _page.text_of("reading_weak") * proven
     plain = _page.text_of("reading").format(weak=weak) + _page.text_of("reading_noise") * noisy
+    assignment = _assignment_of(results.attrs.get("config", {}), results.attrs.get("seed"))
+    if assignment:
+        plain += _page.text_of("reading_assigned").format(assignment=assignment)
     plain += _page.text_of("reading_update") * drifting
     return (
         plain
         + _page.text_of("reading_error") * attacked
         + _page.text_of("reading_segments") * segmented
     )
+
+
+def _assignment_of(config: Mapping[str, Any], seed: Any) -> str:
+    """Return which assignment the clients of a study have, in words; "" where none was drawn."""
+    own = config.get("population")
+    if not own:  # a study of histories or of selectors that are values
+        return ""
+    population = PopulationConfig(
+        dropout_rates=tuple(own["dropout_rates"]),
+        assignment=own["assignment"],
+        availability=own["availability"],
+    )
+    try:
+        return population.assignment_words(seed)
+    except ConfigurationError:  # a model of a plugin that is not registered here
+        return ""

@@ -90,7 +90,7 @@ class SavedStudy:
     @property
     def reading(self) -> str:
         """How to read the table."""
-        return _report.reading(self.rows)
+        return _report.reading(self.rows, self.results)
 
     @property
     def performance(self) -> dict[str, str]:

@@ -99,12 +99,14 @@ def _protection(one: Option) -> tuple[float | int, ...]:
 
 
 def number(value: float) -> str:
-    """Return a number of clients, or F, in three digits.
+    """Return a number of clients, or F, in three digits; a question mark where it is unknown.
 
     Examples:
-        >>> number(1000.4), number(11.768), number(0.0143), number(1e-9)
-        ('1,000', '11.8', '0.0143', '0.00')
+        >>> number(1000.4), number(11.768), number(0.0143), number(1e-9), number(math.nan)
+        ('1,000', '11.8', '0.0143', '0.00', '?')
     """
+    if math.isnan(value):
+        return "?"
     if value >= 999.5:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 1e-4 or value == 0 else "0.00"
@@ -309,7 +311,7 @@ class Advice:
             one.scheme + ("" if is_whole else f", {sizes[0]}/{sizes[1]}"),
             str(one.weak_lower),
             hidden_words(one.hidden_worst),
-            _about(one.cardinality, one.cardinality_interval),
+            _about(one.cardinality, one.cardinality_interval, is_simulated=not one.is_computed),
             "?" if math.isnan(one.skipped) else _percent(one.skipped),
             fair, weak, hidden, *drifting, mark,
         )  # fmt: skip
@@ -319,8 +321,9 @@ class Advice:
         """What was measured, which to take, and why."""
         said = [] if self.measured is None else self.measured.sentences()
         if self.chosen is None:
-            return [*said, nothing_fits(self.options, self.demands)]
+            return [*said, nothing_fits(self.options, self.demands), *self._assigned()]
         said.append(take(self.setting, self.demands, self.chosen))
+        said += self._assigned()
         said += remainder(self.setting, self.chosen)
         said += instead(self.setting, self.options, self.chosen)
         if self.policies:
@@ -329,6 +332,10 @@ class Advice:
             said.append(enforced(self.chosen, self.policy_loss))
         return said
 
+    def _assigned(self) -> list[str]:
+        assignment = self.setting.assignment
+        return [text_of("advice_assigned").format(assignment=assignment)] if assignment else []
+
     @property
     def content(self) -> dict[str, Any]:
         """Everything, as `--json` prints it."""
@@ -336,6 +343,7 @@ class Advice:
             "title": self.title,
             "sentences": self.sentences,
             "setting": as_json(self.setting),
+            "assignment": self.setting.assignment or None,
             "demands": as_json(self.demands),
             "measured": as_json(self.measured),
             "chosen": as_json(self.chosen),
@@ -364,11 +372,12 @@ class Advice:
         return card(self.title, self.table, headings=self.headings, note="\n".join(self.sentences))
 
 
-def _about(value: float, interval: tuple[float, float]) -> str:
+def _about(value: float, interval: tuple[float, float], *, is_simulated: bool = False) -> str:
     if math.isnan(value):
-        return "?"
+        return number(value)
     half = (interval[1] - interval[0]) / 2
-    return number(value) + (f" ± {half:.1g}" if half > 5e-4 * max(value, 1e-9) else "")
+    is_shown = is_simulated or half > 5e-4 * max(value, 1e-9)
+    return number(value) + (f" ± {half:.1g}" if is_shown else "")
 
 
 def _percent(share: float) -> str:

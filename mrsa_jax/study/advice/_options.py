@@ -15,7 +15,7 @@ from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax.selection import expected_cardinality as expected_size
 from mrsa_jax.selection.registry import BUILT_IN
 from mrsa_jax.study._build import build_online, expected_cardinality, guaranteed_privacy
-from mrsa_jax.study._config import PopulationConfig, ProtocolConfig, Scheme
+from mrsa_jax.study._config import ProtocolConfig, Scheme
 from mrsa_jax.study.advice._played import Interval, Played, Setting, play
 from mrsa_watch._base.errors import ConfigurationError
 
@@ -127,10 +127,12 @@ class Option:
         strong_privacy: Strong T of the same kind.
         hidden_worst: Among how many every client stays hidden; 1 as above.
         cardinality: Mean clients per round, rounds without a sum counted as none; NaN if unknown.
-        cardinality_interval: That number twice where it is exact, else its 95 % interval.
+        cardinality_interval: That number twice where it is computed, else its 95 % interval.
         skipped: Share of rounds without a sum; NaN if unknown.
         skipped_interval: As for the cardinality.
         played: What was simulated; None if nothing was.
+        is_computed: Whether the cardinality is computed, not simulated: of the one assignment of
+            dropout rates to clients that the seed draws, where rates differ.
         is_best: Whether no other option has at least as much of T, hidden among and cardinality,
             and more of one.
     """
@@ -149,12 +151,8 @@ class Option:
     skipped: float
     skipped_interval: Interval
     played: Played | None = None
+    is_computed: bool = True
     is_best: bool = False
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the size of its sums is known exactly."""
-        return self.cardinality_interval[0] == self.cardinality_interval[1]
 
 
 class Judge:
@@ -170,10 +168,7 @@ class Judge:
         if one not in self._built:
             own, n = self.setting, one.num_clients
             if n not in self._online:
-                population = PopulationConfig(
-                    num_clients=n, cohort_size=one.cohort_size,
-                    dropout_rates=own.dropout_rates, availability=own.availability,
-                )  # fmt: skip
+                population = own.population(n, one.cohort_size)
                 self._online[n], _ = build_online(own.seed, population)
             self._built[one] = one.scheme.build(n, one.cohort_size), self._online[n]
         return self._built[one]
@@ -206,7 +201,7 @@ class Judge:
         return Option(
             one.scheme.written, one.scheme.label, one.num_clients, k, block, policy, kept, whole,
             _hidden_for_ever(selector, whole) if kept > 1 else 1.0,
-            mean, (mean, mean), empty, (empty, empty),
+            mean, (mean, mean), empty, (empty, empty), is_computed=not math.isnan(mean),
         )  # fmt: skip
 
     def played(self, one: Candidate, option: Option, loss_rate: float | None = None) -> Option:

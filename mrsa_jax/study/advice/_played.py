@@ -12,6 +12,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax._core.statistics import half_interval
 from mrsa_jax._core.streams import threshold
+from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._trial import learnt_sums
 
 _EFFORT = 0.0  # of the search for weak T, which takes longer than all else
@@ -47,6 +48,20 @@ class Setting:
     seed: int
     memory: float | None = None
     share: float = 1.0
+
+    def population(self, num_clients: int, cohort_size: int) -> PopulationConfig:
+        """Return the clients that a scheme of these sizes is over."""
+        return PopulationConfig(
+            num_clients=num_clients,
+            cohort_size=cohort_size,
+            dropout_rates=self.dropout_rates,
+            availability=self.availability,
+        )
+
+    @property
+    def assignment(self) -> str:
+        """Which of many assignments the clients have, in words; "" where all are alike."""
+        return self.population(self.num_clients, self.cohort_size).assignment_words(self.seed)
 
 
 @dataclasses.dataclass(frozen=True)

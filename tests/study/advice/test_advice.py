@@ -91,7 +91,7 @@ def test_sizes_by_enumeration_of_who_is_there() -> None:
     # rates are float32
     assert pairs.cardinality == pytest.approx(begins * 4 * 0.9**2, rel=1e-6)
     assert pairs.skipped == pytest.approx(1 - begins * (1 - (1 - 0.9**2) ** 2), rel=1e-6)
-    assert pairs.is_exact
+    assert pairs.is_computed
 
 
 def test_without_losses_sizes_are_theorem_1() -> None:
@@ -355,8 +355,9 @@ def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named(
 def test_absences_that_last_are_simulated() -> None:
     found = study.advise(6, 3, 0.2, availability="markov:3", **FAST)
     assert found.chosen is not None
-    assert not found.chosen.is_exact
+    assert not found.chosen.is_computed
     assert found.chosen.cardinality == found.chosen.played.cardinality  # type: ignore[union-attr]
+    assert all("±" in row[3] for row in found.table), "a simulated value shows its interval"
     nothing = study.advise(6, 3, 0.2, availability="markov:3", trials=0)
     assert nothing.chosen is None
     assert "?" in str(nothing)
@@ -381,3 +382,37 @@ def test_advice_is_shown() -> None:
     assert found.title in str(found)
     assert "<table" in found._repr_html_()
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["chosen"]["weak_lower"] == 3
+
+
+@pytest.mark.parametrize(
+    ("rates", "model", "words"),
+    [
+        ((0.1, 0.6), "independent", "dropout rates 0.1, 0.6 shuffled over the clients by seed"),
+        ((0.1, 0.3), "markov:4", "dropout rates 0.1, 0.3 shuffled over the clients by seed"),
+        ((0.1, 0.6), "cyclic", "starts in the cycle of dropout rates 0.1, 0.6 shuffled"),
+        ((0.2,), "diurnal:0.1:4", "places in the period shuffled over the clients by seed"),
+        ((0.3, 0.3), "independent", ""),
+        ((0.3,), "markov:4", ""),
+    ],
+)
+def test_figures_of_a_drawn_assignment_name_it(
+    rates: tuple[float, ...], model: str, words: str
+) -> None:
+    """Whatever another seed would assign otherwise is said to be of one assignment."""
+    found = [study.advise(12, 4, rates, availability=model, trials=0, seed=k) for k in (3, 4)]
+    sizes = [[one.cardinality for one in own.options if one.is_computed] for own in found]
+    assert bool(words) or sizes[0] == sizes[1]
+    for seed, own in zip((3, 4), found, strict=True):
+        (*_, said) = [text for text in own.sentences if "assignment" in text] or [""]
+        assert words in said
+        assert bool(said) == bool(words)
+        assert not words or f"by seed {seed}." in said
+        assert own.to_dict()["assignment"] == (own.setting.assignment or None)
+        assert "exact" not in f"{own} {own.reading} {own.to_dict()}"
+
+
+def test_two_assignments_have_two_sizes() -> None:
+    """Blocks of equal rates work more often than mixed ones: no figure is of all assignments."""
+    sizes = {study.advise(12, 4, (0.1, 0.6), trials=0, schemes=("batch_partitioning:2",),
+                          seed=seed).options[2].cardinality for seed in range(3)}  # fmt: skip
+    assert len(sizes) > 1
