@@ -108,12 +108,13 @@ class WatchConfig:
     not counted. Default: no requirement."""
 
     memory: Annotated[float | None, IS_CHANCE, shown("RHO")] = None
-    """Correlation of a client's updates from one round to the next, below 1: report the worst
-    update of any one round, which --fail-below-hidden then compares. Default: not reported."""
+    """Correlation of a client's updates from one round to the next, below 1: report how well the
+    update of one round is hidden, which --fail-below-hidden then compares. Default: not
+    reported."""
 
     share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
-    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
-    round."""
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each round.
+    Below 1, what lasts of a client's updates is reported and compared as well."""
 
     wait: bool = False
     """Wait for FILE if it does not exist yet; without this flag, a missing file is an error."""

@@ -66,8 +66,11 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
 
 EXPOSED = "Exposed clients"
 WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
-UPDATES = "Worst update hidden among"
-_UPDATES_WORDS = " Worst update: the same of the update of any one round so far, if updates drift."
+UPDATES = "Worst update of one round hidden among"
+_UPDATES_WORDS = (
+    " Worst update: the same of the update of one round so far, if clients are alike and their "
+    "updates drift."
+)
 
 
 def exposure_chart(data: Mapping[Any, Any], num_clients: int | None = None) -> Chart:

@@ -65,7 +65,8 @@ def audit(
         memory: rho, if clients' updates drift: among how many the worst update of each client is
             hidden is then reported next to what holds if updates never changed (`hidden_among`).
             Rows count as rounds that follow each other, which is never too kind.
-        share: Of an update's variance that has this memory; the rest is fresh in each round.
+        share: Of an update's variance that has this memory; the rest is fresh in each round. Below
+            1, among how many what lasts of a client's updates is hidden is reported as well.
 
     Returns:
         The findings.
@@ -191,8 +192,7 @@ def _steps(
     assert found is not None
     if HIDDEN in found.pending:
         report(HIDDEN, 0, 1)
-        hidden, updates = _hidden(log, found.weak, drifting)
-        found = dataclasses.replace(found, hidden=hidden, updates=updates)
+        found = dataclasses.replace(found, **_hidden(log, found.weak, drifting))
     found = dataclasses.replace(found, pending=(_PLAIN, _JOINING))
     yield found
     report(_PLAIN, 0, 1)
@@ -222,7 +222,6 @@ def _first(
     P = log.participation
     is_at_once = bool(weak.rank) and is_feasible(P, drifting, at_once=True)
     is_later = bool(weak.rank) and not is_at_once and is_feasible(P, drifting)
-    hidden, updates = _hidden(log, weak, drifting) if is_at_once else (None, None)
     since = sorted(zip(weak.exposed_since, weak.exposed, strict=True))
     return Audit(
         num_rounds=P.shape[0],
@@ -232,8 +231,7 @@ def _first(
         exposed=tuple((log.clients[i], log.rounds[j]) for j, i in since),
         weak=weak,
         strong=strong,
-        hidden=hidden,
-        updates=updates,
+        **(_hidden(log, weak, drifting) if is_at_once else {}),
         noisy=noise.figures(log) if noise is not None and weak.rank else None,
         pending=("weak privacy", *([HIDDEN] if is_later else []), _PLAIN, _JOINING),
         columns_used=log.columns_used,
@@ -245,10 +243,14 @@ def _first(
 
 def _hidden(
     log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None
-) -> tuple[Hidden, Hidden | None]:
+) -> dict[str, Hidden]:
     """Return among how many clients are hidden if updates never changed, and if they drift."""
-    constant = Hidden.of(log, weak.exposed)
-    return constant, None if drifting is None else Hidden.of(log, (), drifting)
+    found = {"hidden": Hidden.of(log, weak.exposed)}
+    if drifting is not None:
+        found["updates"] = Hidden.of(log, (), drifting)
+        if drifting.has_lasting_part:
+            found["lasting"] = Hidden.of_lasting(log, drifting)
+    return found
 
 
 def _unnamed(P: Any) -> ParticipationLog:
@@ -322,6 +324,7 @@ def merged(
         strong=min((own.strong for own in audits if own.strong is not None), default=None),
         hidden=_hidden_of_parts(log, parts, audits, "hidden", weak),
         updates=_hidden_of_parts(log, parts, audits, "updates", weak),
+        lasting=_hidden_of_parts(log, parts, audits, "lasting", weak),
         group=group,
         group_clients=named,
         recipe=Recipe.of(log, weak.witness, weak.support) if weak.rank else None,
@@ -405,17 +408,18 @@ def _hidden_of_parts(
     if not is_known or not weak.rank:
         return None
     values = np.full(len(log.clients), np.inf)
-    drifting = None
+    drifting, is_lasting = None, False
     for part, hidden in zip(parts, own, strict=True):
         if hidden is not None:
-            drifting = hidden.drifting
+            drifting, is_lasting = hidden.drifting, hidden.is_lasting
             values[part.clients] = np.minimum(values[part.clients], hidden.values)
     for part, hidden in zip(parts, own, strict=True):
         if hidden is not None:  # whatever is not known of other parts
             values[np.array(part.clients)[hidden.values == 1.0]] = 1.0
     if drifting is not None:
         exposed = np.flatnonzero(values == 1.0).tolist()
-    return Hidden.saying(values, log.clients, exposed, drifting)
+    found = Hidden.saying(values, log.clients, exposed, drifting)
+    return dataclasses.replace(found, is_lasting=is_lasting)
 
 
 def _group(

@@ -73,6 +73,10 @@ Definition = Literal["weak", "strong", "hidden"]
 
 _MOST_PARTS = 5  # that sentences name
 HIDDEN = "hidden among"  # a part of the work, as `Audit.pending` names it
+_ALIKE = (
+    "Hidden among is a value of clients that are alike: a client whose updates are larger than "
+    "others', or resemble them, may be hidden among fewer."
+)
 
 
 class Gate(NamedTuple):
@@ -103,7 +107,9 @@ class Audit:
         exposed: (client, first round after which its update can be solved for), by round.
         hidden: Size of a single sum that would hide each client equally well, and the worst of
             them; None where no client took part, or the history is too large.
-        updates: The same of the worst update of each client, where the drift of updates was given.
+        updates: The same of each client's worst update of one round, where the drift of updates was
+            given.
+        lasting: The same of what lasts of each client's updates, where a share of them does.
         noisy: How well clients are distinguished beneath the noise that was given, if any.
         weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
         group: The smallest group whose plain sum follows; None where it was not searched for.
@@ -134,6 +140,7 @@ class Audit:
     strong: int | None
     hidden: Hidden | None = None
     updates: Hidden | None = None
+    lasting: Hidden | None = None
     noisy: Noisy | None = None
     group: UnweightedGroup | None = None
     group_clients: tuple[Hashable, ...] = ()
@@ -156,8 +163,13 @@ class Audit:
             ("weak T", "undefined" if undefined else _interval(weak.lower or 0, weak.upper or 0)),
             ("strong T", shown(self.strong)),
             ("worst hidden", self.worst_hidden),
-            *([] if self.updates is None else [("worst update hidden", self.updates.least_words)]),
+            *((own.rows[0], own.least_words) for own in self.of_drift),
         ]
+
+    @property
+    def of_drift(self) -> tuple[Hidden, ...]:
+        """The values under the drift of updates that was given: of the update, of what lasts."""
+        return tuple(own for own in (self.updates, self.lasting) if own is not None)
 
     @property
     def worst_hidden(self) -> str:
@@ -201,7 +213,9 @@ class Audit:
             definition: `"weak"` counts the clients in any combination of sums, `"strong"` those
                 who only ever move together; `"hidden"` asks among how many the worst hidden
                 client is (`hidden_among`, noise not counted), to nine digits: if updates never
-                changed, or to six digits under the drift that the audit was given.
+                changed, or to six digits under the drift that the audit was given. Of these it
+                is the smaller of two: that of the update of one round, and that of what lasts of a
+                client's updates.
 
         Raises:
             ConfigurationError: If `target` is no such number or the definition unknown.
@@ -238,7 +252,7 @@ class Audit:
         def rank(one: tuple[str, Audit, Gate]) -> tuple[bool, float, float]:
             _, own, gate = one
             if definition == "hidden":
-                hidden = own.updates or own.hidden
+                hidden = own.gated
                 least = None if hidden is None else hidden.least
                 return gate.passed, least or 0.0, 0.0
             sizes = (own.strong, 0) if definition == "strong" else (own.weak.upper, own.weak.lower)
@@ -249,11 +263,21 @@ class Audit:
         name, _, gate = min(judged, key=rank)
         return gate._replace(reason=f"in part {printable(name)}: {gate.reason}")
 
+    @property
+    def gated(self) -> Hidden | None:
+        """What a gate on `"hidden"` compares: the smallest under the drift, or without a drift."""
+        if self.of_drift:
+            return min(self.of_drift, key=lambda own: own.least or 0.0)
+        return self.hidden
+
     def _hidden_gate(self, target: float | int) -> Gate:
         check_number(target, "target", "must be a finite number of at least 1", 1.0)
-        hidden = self.updates or self.hidden
+        hidden = self.gated
         if hidden is not None:
-            return Gate(target, "hidden", *hidden.gate(target))
+            passed, reason = hidden.gate(target)
+            others = [own for own in self.of_drift if own is not hidden]
+            reason += "".join(f"; {own.subject} {own.least_words}" for own in others)
+            return Gate(target, "hidden", passed, reason)
         why = "no client took part" if not self.weak.rank else "it was not computed"
         return Gate(target, "hidden", False, f"{why}, so no client is known to be hidden")
 
@@ -279,6 +303,7 @@ class Audit:
             *self._plain_sum(),
             f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
             *(self.noisy.sentences() if self.noisy is not None else []),
+            *([] if self.hidden is None else [_ALIKE]),
             *self._columns(),
             *([f"Not finished: {', '.join(self.pending)}."] if self.pending else []),
         ]
@@ -341,7 +366,7 @@ class Audit:
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.hidden is not None:
-            drifting = [] if self.updates is None else [self.updates.sentence()]
+            drifting = [own.sentence() for own in self.of_drift]
             return [exposed, self.hidden.sentence(), *drifting]
         left_out = "Among how many clients each is hidden was left out: the log is too large."
         return [exposed] if HIDDEN in self.pending else [exposed, left_out]
@@ -369,6 +394,7 @@ class Audit:
             ],
             "hidden_among": None if self.hidden is None else self.hidden.to_dict(),
             "hidden_among_updates": None if self.updates is None else self.updates.to_dict(),
+            "hidden_among_lasting": None if self.lasting is None else self.lasting.to_dict(),
             "noise": None if self.noisy is None else self.noisy.to_dict(),
             "pending": list(self.pending),
             "coalition": [plain(name) for name in self.coalition],

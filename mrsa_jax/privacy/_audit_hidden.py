@@ -49,32 +49,74 @@ class Drifting:
             return None
         return Drifting(check_number(memory, "memory", rule, 0.0, 1.0), lasting)
 
+    @property
+    def has_lasting_part(self) -> bool:
+        """Whether an update is a part that lasts and a part that does not, both of some size.
+
+        With share 1 the update of a round is what lasts of it, with share 0 nothing lasts.
+        """
+        return 0.0 < self.share < 1.0
+
     def words(self) -> str:
-        """Return under which condition a figure holds."""
+        """Return under which condition a figure of the update of one round holds."""
         share = "" if self.share == 1.0 else f", share {self.share:.3g}"
-        return f"if updates drift with memory {self.memory:.6g}{share}"
+        return f"if updates drift with memory {self.memory:.6g}{share} and clients are alike"
+
+    def lasting_words(self) -> str:
+        """Return under which condition a figure of what lasts holds."""
+        return f"if share {self.share:.3g} of updates never changes and clients are alike"
 
     def settings(self, log: ParticipationLog) -> dict[str, Any]:
         """Return how `hidden_among` is reported for it.
 
         The rows of a log count as rounds that follow each other, which is never too kind: more time
-        between them would hide more. Sums of one round, named `round/sum`, are of one update, and
-        so are those of whole updates and of a part, `round` and `round[part]`.
+        between them would hide more.
         """
-        times: dict[str, int] = {}
-        parts = log.parts or (None,) * len(log.rounds)
-        names = [str(name) if part is None else str(name).removesuffix(of_part(part))
-                 for name, part in zip(log.rounds, parts, strict=True)]  # fmt: skip
-        time = np.array([times.setdefault(name.partition("/")[0], len(times)) for name in names])
-        if len(times) == len(time):
+        time = _times(log)
+        if time[-1] == len(time) - 1:
             return {"memory": self.memory, "share": self.share}
         lags = np.abs(np.subtract.outer(time, time))
         return {"memory": np.where(lags == 0, 1.0, self.share * self.memory**lags)}
+
+    def lasting(self, log: ParticipationLog) -> np.ndarray:
+        """Return among how many what lasts of each client's updates is hidden, if it never changes.
+
+        Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir, with e fresh in each round. For l the sums of
+        all e are noise, of covariance (1 - a)/a (P P^T) between sums of one round, and 0 between
+        others. A score with which a server tests an attribute of a client is of this form.
+        """
+        P = log.participation
+        ratio = (1.0 - self.share) / self.share
+        time = _times(log)
+        rows = P.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if time[-1] == len(time) - 1:
+                noise = ratio * (rows**2).sum(axis=1)
+            else:
+                noise = ratio * np.where(np.equal.outer(time, time), rows @ rows.T, 0.0)
+        if not np.isfinite(noise).all():  # weights beyond the square root of the largest float
+            return np.where((P != 0).any(axis=0), np.nan, np.inf)
+        return np.asarray(hidden_among(P, noise=noise), np.float64)
 
     def worst_over_rounds(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many the worst update so far was hidden, after each round."""
         found = hidden_among_trajectory(log.participation, quantiles=(0.0,), **self.settings(log))
         return np.asarray(found, np.float64)[:, 0]
+
+
+def _times(log: ParticipationLog) -> np.ndarray:
+    """Return the place of each row's round among the rounds of a log.
+
+    Sums of one round, named `round/sum`, are of one update, and so are those of whole updates and
+    of a part, `round` and `round[part]`.
+    """
+    times: dict[str, int] = {}
+    parts = log.parts or (None,) * len(log.rounds)
+    places = []
+    for name, part in zip(log.rounds, parts, strict=True):
+        whole = str(name) if part is None else str(name).removesuffix(of_part(part))
+        places.append(times.setdefault(whole.partition("/")[0], len(times)))
+    return np.array(places)
 
 
 def is_feasible(P: np.ndarray, drifting: Drifting | None = None, *, at_once: bool = False) -> bool:
@@ -115,6 +157,8 @@ class Hidden:
         drifting: How updates drift; None if they never changed.
         at_least: Among how many every client is hidden in any case, where `least` is not known: the
             strong privacy T, as clients with equal columns cannot be distinguished.
+        is_lasting: Whether it is of what lasts of a client's updates, not of the update of one
+            round.
     """
 
     values: np.ndarray = dataclasses.field(compare=False, repr=False)
@@ -124,6 +168,14 @@ class Hidden:
     median: float | None
     drifting: Drifting | None = None
     at_least: int = 1
+    is_lasting: bool = False
+
+    @staticmethod
+    def of_lasting(log: ParticipationLog, drifting: Drifting) -> Hidden:
+        """Return the report on what lasts of clients' updates, which noise-free sums only blur."""
+        found = Hidden.saying(drifting.lasting(log), log.clients, (), drifting)
+        at_least = strong_privacy(log.participation) or 1
+        return dataclasses.replace(found, is_lasting=True, at_least=at_least)
 
     @staticmethod
     def of(
@@ -172,7 +224,9 @@ class Hidden:
     @property
     def condition(self) -> str:
         """Under which condition on updates it holds."""
-        return "if updates never changed" if self.drifting is None else self.drifting.words()
+        if self.drifting is None:
+            return "if updates never changed"
+        return self.drifting.lasting_words() if self.is_lasting else self.drifting.words()
 
     @property
     def unknown(self) -> str:
@@ -186,6 +240,14 @@ class Hidden:
             return self.unknown.removeprefix("is ")
         return f"among {hidden_words(self.least)} (client {printable(self.least_client)})"
 
+    @property
+    def rows(self) -> tuple[str, str]:
+        """The questions that the least and the median answer."""
+        if self.drifting is None:
+            return "worst client hidden", "median client hidden"
+        subject = "what lasts" if self.is_lasting else "update of one round"
+        return f"{subject}, worst client", f"{subject}, median client"
+
     def sentence(self) -> str:
         """Return it in words."""
         if self.median is None and self.drifting is None:
@@ -194,23 +256,31 @@ class Hidden:
         told = ["the exposed among 1"] * (self.least == 1.0) + told
         text, median = "Hidden as well as in a single sum", "the median client"
         if self.drifting is not None:
-            text = f"The update of any one round, {self.condition}, is hidden likewise"
+            text = f"The update of one round, {self.condition}, is hidden likewise"
             median = "the worst update of the median client"
+        if self.is_lasting:
+            text = f"What lasts of a client's updates, {self.condition}, is hidden likewise"
+            median = "that of the median client"
         if self.median is None:
             return f"{text} among a number that {self.unknown}."
         return f"{text}: {', '.join(told)}; {median} among {hidden_words(self.median)}."
 
+    @property
+    def subject(self) -> str:
+        """What of a client is hidden, where updates drift."""
+        return "what lasts of the updates" if self.is_lasting else "the update of one round"
+
     def gate(self, target: float | int) -> tuple[bool, str]:
         """Return whether the worst client is hidden among at least this many clients, and why."""
-        whose, under = "client", ""
+        whose, anyone, under = "client", "the worst client", ""
         if self.drifting is not None:
-            whose, under = "the worst update of client", f", {self.condition}"
+            under = f", {self.condition}"
+            whose, anyone = f"{self.subject} of client", f"{self.subject} of any client"
         if self.least is None and self.at_least >= max(target, 2):
             return True, (f"every client is hidden among at least {self.at_least}, the fewest "
                           f"clients that are in exactly the same sums{under}")  # fmt: skip
         if self.least is None:
-            what = whose.replace("client", "the worst client").replace("of the worst", "of any")
-            return False, f"among how many {what} is hidden {self.unknown}{under}"
+            return False, f"among how many {anyone} is hidden {self.unknown}{under}"
         value = f"{whose} {printable(self.least_client)} is hidden among {hidden_words(self.least)}"
         passed = self.least >= target * (1 - 1e-9)  # what floats may take off blocks' exact figures
         return passed, f"{value}, {'at least' if passed else 'below'} {target:g}{under}"
@@ -223,6 +293,7 @@ class Hidden:
             "least": self.least,
             "least_client": plain(self.least_client),
             "median": self.median,
+            "condition": self.condition,
         }  # fmt: skip
         return found | ({} if self.drifting is None else dataclasses.asdict(self.drifting))
 

@@ -81,9 +81,13 @@ def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> N
     counts = (log.participation != 0).sum(axis=0).tolist()
     head = ["client", "rounds", "first_exposed", "hidden_among"]
     known = [None if found.hidden is None else found.hidden.values]
-    if found.updates is not None:
-        head.append("update_hidden_among")
-        known.append(found.updates.values)
+    for own, name in (
+        (found.updates, "update_hidden_among"),
+        (found.lasting, "lasting_hidden_among"),
+    ):
+        if own is not None:
+            head.append(name)
+            known.append(own.values)
     sizes = [[math.inf] * len(counts) if own is None else own.tolist() for own in known]
     rows = (
         (client, count, first.get(client, ""), *(s if math.isfinite(s) else "" for s in own))

@@ -150,17 +150,17 @@ class AuditConfig(LogSettings):
 
     fail_below_hidden: Annotated[float | None, flags.IS_GROUP, flags.shown("CLIENTS")] = None
     """Exit with status 3 unless every client is hidden among at least this many clients, such as
-    2.5. Noise is not counted. With --memory or --drift, each update must be. Default: no
-    requirement."""
+    2.5. Noise is not counted. With --memory or --drift, the update of one round must be, and what
+    lasts of a client's updates. Default: no requirement."""
 
     memory: Memory = None
-    """Also report how many clients the update of any one round is hidden among, if updates drift.
-    RHO is the correlation of the lasting part of a client's update with that of the round before,
-    such as 0.99. Rows of the log count as rounds that follow each other. Default: not reported."""
+    """Also report how many clients the update of one round is hidden among, if updates drift. RHO
+    is the correlation of the lasting part of a client's update with that of the round before, such
+    as 0.99. Rows of the log count as rounds that follow each other. Default: not reported."""
 
     share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each
-    round."""
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in each round.
+    Below 1, what lasts of a client's updates is reported as well."""
 
     drift: flags.Folder = None
     """Folder of mrsa-jax train or demo, which measured memory and share. Default: --memory and

@@ -260,7 +260,7 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
     first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
-    hidden = [row for row in _hidden_rows(found) if row[0].startswith("worst") and found.hidden]
+    hidden = [row for row in _hidden_rows(found) if found.hidden and "median" not in row[0]]
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
         *hidden,
@@ -300,12 +300,8 @@ def _hidden_rows(found: Audit) -> list[tuple[str, str, str]]:
     if found.hidden is None:
         return [("worst client hidden", found.worst_hidden, "float64")]
     rows = []
-    for own, worst, median in (
-        (found.hidden, "worst client hidden", "median client hidden"),
-        (found.updates, "worst update hidden", "median client's worst update"),
-    ):
-        if own is None:
-            continue
+    for own in (found.hidden, *found.of_drift):
+        worst, median = own.rows
         sure = f"float64, {own.condition}"
         rows.append((worst, own.least_words, sure))
         if own.median is not None:

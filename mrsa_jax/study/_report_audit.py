@@ -16,11 +16,13 @@ from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
 
 _PRIVACY = "weak_privacy"  # the chart that the page opens with
+_UPDATE = "update of one round, worst client"
+_RENAMED = {"worst update hidden": _UPDATE}  # of earlier versions
 _QUESTIONS = {
     WEAK: "weak T",
     STRONG: "strong T",
     HIDDEN: "worst client hidden",
-    UPDATES: "worst update hidden",
+    UPDATES: _UPDATE,
     EXPOSED: "exposed clients",
 }  # the line of the summary that each curve belongs to
 _MOST_ROWS = 200
@@ -43,7 +45,7 @@ def audit_page(
         [(row["question"], row["answer"], row["how_sure"]) for row in content["summary"]],
         "What the sums reveal",
     )
-    answers = {row["question"]: row for row in content["summary"]}
+    answers = {_RENAMED.get(row["question"], row["question"]): row for row in content["summary"]}
     rounds = folder / "rounds.csv"
     columns = audit_rounds(rounds) if rounds.is_file() else {}
     known = {"exposed_clients", "weak_lower", "weak_upper"} <= set(columns)
@@ -60,7 +62,10 @@ def audit_page(
         _page.charts_section(others, series),
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
-        Section("Worst hidden updates", _hidden(findings.get("hidden_among_updates"))),
+        Section("Worst hidden updates of one round", _hidden(
+            findings.get("hidden_among_updates"), "each client's worst update of one round")),
+        Section("Worst hidden by what lasts", _hidden(
+            findings.get("hidden_among_lasting"), "what lasts of each client's updates")),
         Section("Distinguished beneath the noise", _noisy(findings.get("noise"))),
         Section("Noise that clients add", _shares(content.get("shares"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
@@ -119,16 +124,12 @@ def _exposed(exposed: list[dict[str, Any]]) -> str:
     return _page.data_table(headings, rows, caption, most=_MOST_ROWS, where="clients.csv")
 
 
-def _hidden(hidden: Mapping[str, Any] | None) -> str:
+def _hidden(hidden: Mapping[str, Any] | None, what: str = "each") -> str:
     """Return the table of the worst hidden clients; "" where the audit does not say."""
     if not hidden or not hidden["worst"]:
         return ""
     rows = [(str(one["client"]), hidden_words(one["hidden_among"])) for one in hidden["worst"]]
-    what, condition = "each", "if updates never changed"
-    if "memory" in hidden:
-        what = "each client's worst update"
-        condition = f"if updates drift with memory {hidden['memory']:.6g}, share "
-        condition += f"{hidden['share']:.3g}"
+    condition = hidden.get("condition", "if clients are alike")  # earlier versions wrote none
     caption = f"Size of a single sum that would hide {what} as well as all sums do, {condition}; "
     caption += f"the median client: {hidden_words(hidden['median'])}"
     return _page.data_table(("Client", "Hidden among"), rows, caption, where="clients.csv")

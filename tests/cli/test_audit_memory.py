@@ -105,8 +105,8 @@ def test_it_is_said_kept_and_drawn(
     assert main(["audit", str(path), "--effort", "0", *HALF, "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "worst client hidden among 1 (client 2) float64, if updates never changed" in said
-    assert "worst update hidden among 1.86 (client 2) float64, if updates drift with memor" in said
-    assert "The update of any one round, if updates drift with memory 0.5, is hidden" in said
+    assert "update of one round, worst client among 1.86 (client 2) float64, if updates dri" in said
+    assert "The update of one round, if updates drift with memory 0.5 and clients are alike" in said
     with (out / "clients.csv").open(newline="") as stream:
         sizes = [float(row["update_hidden_among"]) for row in csv.DictReader(stream)]
     assert sizes == pytest.approx([float(size) for size in DRIFTS])

@@ -95,10 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     add("log", type=user_path, help="participation log in JSON Lines")
     _bars(add)
     add("--memory", type=float, metavar="RHO",
-        help="correlation of a client's updates from round to round: report the worst update of "
-        "any one round, which --fail-below-hidden then compares")  # fmt: skip
+        help="correlation of a client's updates from round to round: report how well the update "
+        "of one round is hidden, which --fail-below-hidden then compares")  # fmt: skip
     add("--share", type=float, default=1.0, metavar="A",
-        help="fraction of an update's variance that lasts (%(default)s)")  # fmt: skip
+        help="fraction of an update's variance that lasts (%(default)s); below 1, what lasts is "
+        "reported and compared as well")  # fmt: skip
     add("--once", action="store_true", help="stop at the end of the file")
     add("--wait", action="store_true", help="wait for a log that does not exist yet")
     add("--keep-going", action="store_true", help="continue after a breach")

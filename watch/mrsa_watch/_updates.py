@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_watch._base.errors import check_number, require
+from mrsa_watch._lasting import Lasting
 
 _MOST_ENTRIES = 2**26  # of L^-1 c of all updates: half a gigabyte
 _MOST_ERROR = 5e-7  # of a share, relative to it: six digits, as `hidden_among` promises
@@ -24,7 +25,7 @@ _ABOVE = math.nextafter(1.0, 2.0)
 
 
 class WorstUpdate(NamedTuple):
-    """The worst hidden update of any one round.
+    """The worst hidden update of one round, or what lasts of the worst hidden client's updates.
 
     Attributes:
         hidden: Size of a single sum that would hide it equally well; None if it is not known.
@@ -69,6 +70,20 @@ class Updates:
         share = "" if self.share == 1.0 else f", share {self.share:.3g}"
         return f"if updates drift with memory {self.memory:.6g}{share}"
 
+    @property
+    def lasting_words(self) -> str:
+        """Return under which condition the figures of what lasts hold."""
+        return f"if share {self.share:.3g} of them never changes"
+
+    def lasting(self) -> WorstUpdate | None:
+        """Return the worst hidden client by what lasts of its updates; None with share 0 or 1.
+
+        With share 1 the update of a round is what lasts of it, and with share 0 nothing lasts.
+        """
+        if not 0.0 < self.share < 1.0:
+            return None
+        return _least([own.worst_lasting() for own in self._parts.values() if own.rounds])
+
     def add(
         self,
         name: Hashable,
@@ -96,10 +111,7 @@ class Updates:
             due = [self._parts[part]]
         for own in due:
             own.add(*row)
-        found = [own.worst() for own in self._parts.values() if own.rounds]
-        unknown = [one for one in found if one.hidden is None]
-        rest = sorted(found, key=lambda one: one.hidden or 0.0)
-        return unknown[0] if unknown else (rest or [WorstUpdate(None)])[0]
+        return _least([own.worst() for own in self._parts.values() if own.rounds])
 
 
 class _Part:
@@ -109,6 +121,7 @@ class _Part:
         self._memory, self._share = memory, share
         # M, scaled to a unit diagonal, has no eigenvalue below this, however many rows
         self._least = (1 - share) + share * (1 - memory) / (1 + memory)
+        self.lasting = Lasting(share) if 0.0 < share < 1.0 else None
         self.rounds: dict[Hashable, int] = {}
         self._is_known = True
         self._alone: list[Hashable] = []  # clients who were alone in a sum
@@ -127,6 +140,8 @@ class _Part:
         if name in self.rounds:  # R = 1 between two rows: they may depend on each other
             self._is_known = False
         row = self.rounds.setdefault(name, len(self.rounds))
+        if self.lasting is not None:
+            self.lasting.add([own for own, _ in pairs], [weight for _, weight in pairs])
         size = (row + 1) * (self._of.shape[1] + len(pairs))
         self._is_known &= size <= _MOST_ENTRIES
         if not self._is_known:
@@ -171,6 +186,18 @@ class _Part:
         if self._alone:
             return WorstUpdate(1.0, self._alone[0])
         return WorstUpdate(max(1 / float(self._shares[at]), _ABOVE), client)
+
+
+    def worst_lasting(self) -> WorstUpdate:
+        """Return the worst hidden client by what lasts, or that nothing is known of it."""
+        if self.lasting is None or self.lasting.count > len(self.rounds):  # two sums of a round
+            return WorstUpdate(None)
+        return WorstUpdate(*self.lasting.worst())
+
+
+def _least(found: Sequence[WorstUpdate]) -> WorstUpdate:
+    """Return what is not known, or else the worst."""
+    return min(found, key=lambda one: one.hidden or 0.0, default=WorstUpdate(None))
 
 
 def _scaled(

@@ -39,8 +39,10 @@ class Watched:
         newly_exposed: Clients that this sum exposed.
         new_breaches: Breaches that this sum caused or changed.
         aggregation: How its system makes sums, as the log states.
-        update: The worst hidden update of any one round, if updates drift.
+        update: The worst hidden update of one round, if updates drift.
         drift: How they drift, in words.
+        lasting: The worst hidden client by what lasts of its updates, if a share of them does.
+        lasting_drift: How much lasts, in words.
     """
 
     line: SumLine
@@ -50,6 +52,8 @@ class Watched:
     aggregation: str
     update: WorstUpdate | None = None
     drift: str = ""
+    lasting: WorstUpdate | None = None
+    lasting_drift: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON; clients who were exposed before are only counted."""
@@ -63,6 +67,9 @@ class Watched:
         if self.update is not None:
             hidden = _finite(self.update.hidden)
             parts |= {"update_hidden": hidden, "update_client": self.update.client}
+        if self.lasting is not None:
+            hidden = _finite(self.lasting.hidden)
+            parts |= {"lasting_hidden": hidden, "lasting_client": self.lasting.client}
         return {
             "run": line.run,
             "round": line.round,
@@ -110,6 +117,7 @@ class Watched:
             f"weak T {interval}{weakest}{' (searched)' if state.is_searched else ''}",
             hidden,
             *([] if self.update is None else [update_words(self.update, self.drift)]),
+            *([] if self.lasting is None else [lasting_words(self.lasting, self.lasting_drift)]),
             *(f"BREACH: {why}" for why in self.new_breaches),
         ]
         return f"{name}: {'; '.join(parts)}"
@@ -122,10 +130,20 @@ def _finite(value: float | None) -> float | None:
 
 def update_words(update: WorstUpdate, drift: str) -> str:
     """Return the sentence on the worst update."""
-    if update.hidden is None:
-        return f"worst update not known {drift}"
-    who = printable(update.client)
-    return f"worst update hidden among {hidden_words(update.hidden)} ({who}) {drift}"
+    return _worst_words("the update of one round", "worst update", update, drift)
+
+
+def lasting_words(lasting: WorstUpdate, drift: str) -> str:
+    """Return the sentence on what lasts of updates."""
+    return _worst_words("what lasts of updates", "worst client", lasting, drift)
+
+
+def _worst_words(subject: str, which: str, worst: WorstUpdate, drift: str) -> str:
+    text = f"{subject}, of alike clients: {which}"
+    if worst.hidden is None:
+        return f"{text} not known {drift}"
+    size, who = hidden_words(worst.hidden), printable(worst.client)
+    return f"{text} hidden among {size} ({who}) {drift}"
 
 
 def watch(
@@ -142,30 +160,38 @@ def watch(
         gate: Takes the sums; new.
         poll_seconds: How often to look for more; None ends with the last complete line.
         updates: Follows the updates of each round, where they drift; new.
-        least_hidden: Bar on these; what is not known is below it.
+        least_hidden: Bar on these and on what lasts of them; what is not known is below it.
 
     Raises:
         ConfigurationError: If a line is not of the format, or the file did not only grow.
     """
-    parser, was_below = LineParser(str(path)), False
+    parser, is_told = LineParser(str(path)), [False, False]
     for found in parser.sums(_lines(path, poll_seconds)):
         if found.status != "learnt":
             continue
         before = gate.state
         state = gate.add(found.clients, found.weights, found.part)
         new = tuple(why for why in state.breaches if why not in before.breaches)
-        update, drift = None, ""
+        drifting: dict[str, Any] = {}
         if updates is not None:
-            name, drift = (found.run, found.round), updates.words
+            name = (found.run, found.round)
             update = updates.add(name, found.clients, found.weights, found.part)
-            is_below = least_hidden is not None and not (update.hidden or 0.0) >= least_hidden
-            if is_below and state.clients:
-                why = f"{update_words(update, drift)}, below {least_hidden:g}"
-                state = dataclasses.replace(state, breaches=(*state.breaches, why))
-                new, was_below = (*new, *(() if was_below else (why,))), True
+            lasting = updates.lasting()
+            drifting = {"update": update, "drift": updates.words,
+                        "lasting": lasting, "lasting_drift": updates.lasting_words}  # fmt: skip
+            values = [(update, update_words(update, updates.words))]
+            if lasting is not None:
+                values.append((lasting, lasting_words(lasting, updates.lasting_words)))
+            for place, (worst, words) in enumerate(values):
+                is_below = least_hidden is not None and not (worst.hidden or 0.0) >= least_hidden
+                if is_below and state.clients:
+                    why = f"{words}, below {least_hidden:g}"
+                    state = dataclasses.replace(state, breaches=(*state.breaches, why))
+                    new = new if is_told[place] else (*new, why)
+                    is_told[place] = True
         yield Watched(
             found, state, state.exposed[len(before.exposed) :], new,
-            parser.headers[-1].aggregation, update, drift,
+            parser.headers[-1].aggregation, **drifting,
         )  # fmt: skip
 
 
@@ -183,8 +209,11 @@ _HELP = {
     "absent if not known",
     "last_round": "round of the last sum",
     "breaches": "requirements that do not hold, or are not known to",
-    "update_hidden_among": "size of a single sum that would hide the worst update of any one round "
-    "equally well, if updates drift as set; absent if not known",
+    "update_hidden_among": "size of a single sum that would hide the worst update of one round "
+    "equally well, if clients are alike and updates drift as set; absent if not known",
+    "lasting_hidden_among": "size of a single sum that would hide what lasts of the worst client's "
+    "updates equally well, if clients are alike and the share set never changes; absent if not "
+    "known",
     "parts": "parts of the vector, of which the worst is reported; absent without parts",
 }
 
@@ -219,6 +248,7 @@ def to_metrics(found: Watched, log: str) -> str:
         "last_round": found.line.round,
         "breaches": len(state.breaches),
         "update_hidden_among": None if found.update is None else found.update.hidden,
+        "lasting_hidden_among": None if found.lasting is None else found.lasting.hidden,
         "parts": state.parts or None,
     }
     label = log.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
