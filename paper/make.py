@@ -108,9 +108,11 @@ def training() -> dict[str, Any]:
         memory=round(own["memory"], 4), share=round(own["share"], 2),
     ))  # fmt: skip
     for name, row in zip(found, attack.summary, strict=True):
-        errors = [one["error"] for one in attack.scores if one["scheme"] == row["scheme"]]
-        found[name] |= {"predicted": 1 - row["predicted_error"],
-                        "attained": 1 - row["median_error"], "best": 1 - min(errors)}  # fmt: skip
+        found[name] |= {
+            "predicted": 1 - row["predicted_error"], "attained": 1 - row["mean_error"],
+            "attained_median": 1 - row["median_error"], "tenth": 1 - row["tenth_error"],
+            "best": 1 - row["least_error"], "best_hidden": 1 / (1 - row["least_error"]),
+        }  # fmt: skip
     blocks = results.isel(scheme=1)
     own |= {"kappa": float(blocks.update_mates_correlation), "cap": float(blocks.update_mates_cap)}
     lags = first.correlation.to_numpy()[: own["rounds"] // 3]

@@ -62,10 +62,16 @@ def audit_page(
         _page.charts_section(others, series),
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
-        Section("Worst hidden updates of one round", _hidden(
-            findings.get("hidden_among_updates"), "each client's worst update of one round")),
-        Section("Worst hidden by what lasts", _hidden(
-            findings.get("hidden_among_lasting"), "what lasts of each client's updates")),
+        Section(
+            "Worst hidden updates of one round",
+            _hidden(
+                findings.get("hidden_among_updates"), "each client's worst update of one round"
+            ),
+        ),
+        Section(
+            "Worst hidden by what lasts",
+            _hidden(findings.get("hidden_among_lasting"), "what lasts of each client's updates"),
+        ),
         Section("Distinguished beneath the noise", _noisy(findings.get("noise"))),
         Section("Noise that clients add", _shares(content.get("shares"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),

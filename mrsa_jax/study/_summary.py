@@ -50,6 +50,8 @@ class Row:
         skipped_rounds: Rounds without a sum.
         accuracy: Test accuracy of the last evaluation, in [0, 1]; None without training.
         reconstruction_error: Median over clients of the attack's relative squared error; None.
+        reconstruction_tenth: The error that a tenth of the clients do not exceed.
+        reconstruction_least: The error of the best-known client.
         privacy_level: HeteroSAg's delta of the groups that are summed, by its definition, the
             least of any round with a sum; None without segments or such a round.
         privacy_level_most: The largest of any such round.
@@ -94,6 +96,8 @@ class Row:
     skipped_rounds: float
     accuracy: float | None = None
     reconstruction_error: float | None = None
+    reconstruction_tenth: float | None = None
+    reconstruction_least: float | None = None
     privacy_level: float | None = None
     privacy_level_most: float | None = None
     round_seconds: float | None = None
@@ -188,7 +192,9 @@ def _row(one: xr.Dataset) -> Row:
         cardinality_error=_finite(one["cardinality_deviation"] / np.sqrt(rounds * trials)),
         skipped_rounds=float(one["skipped"].sum("round").mean()),
         accuracy=_finite(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
-        reconstruction_error=_median(one.get("reconstruction_error")),
+        reconstruction_error=_quantile(one.get("reconstruction_error"), 0.5),
+        reconstruction_tenth=_quantile(one.get("reconstruction_error"), 0.1),
+        reconstruction_least=_quantile(one.get("reconstruction_error"), 0.0),
         failures=_failures(one.get("status"), trials),
         update_hidden_worst=_last(last, "update_hidden_worst", np.min),
         update_hidden_median=_last(last, "update_hidden_median", np.mean),
@@ -288,10 +294,10 @@ def _failures(status: Any, trials: int) -> dict[str, float]:
     }
 
 
-def _median(errors: Any) -> float | None:
+def _quantile(errors: Any, quantile: float) -> float | None:
     if errors is None or not np.isfinite(errors).any():
         return None
-    return float(np.nanmedian(errors))
+    return float(np.nanquantile(errors, quantile))
 
 
 if TYPE_CHECKING:
@@ -326,6 +332,8 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
         said.append(_noise_sentence(rows, rounds))
     if drift := _drift_sentence(rows, rounds):
         said.append(drift)
+    if attained := _attained_sentence(rows):
+        said.append(attained)
     return tuple(said)
 
 
@@ -365,6 +373,50 @@ def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     lasts = " to ".join(f"{share}" for share in shares[:: max(1, len(shares) - 1)])
     text = text_of("said_drift").format(lasts=lasts, hidden=hidden, after=_after(rounds), bits=bits)
     return text + _mates_sentence(rows)
+
+
+def _attained_sentence(rows: tuple[Row, ...]) -> str:
+    """Say how well single clients were known under attack, beside what is computed of alike ones.
+
+    "" where no scheme that exposes nobody was attacked.
+    """
+    parts = []
+    for row in rows:
+        attained = row.reconstruction_least, row.reconstruction_tenth, row.reconstruction_error
+        if row.exposed_clients or None in attained:
+            continue
+        least, tenth, median = (error or 0.0 for error in attained)
+        computed = ""
+        if row.hidden_among_worst is not None:
+            computed = f" (the worst among {hidden_words(row.hidden_among_worst)} as computed)"
+        parts.append(f"{attained_words(least, tenth, median)} under {row.scheme}{computed}")
+    return text_of("said_attained").format(parts="; ".join(parts)) if parts else ""
+
+
+def attained_words(least: float, tenth: float, median: float) -> str:
+    """Return how well an attack knew clients' updates, in the unit of hidden among.
+
+    Args:
+        least: Relative squared error of the best-known client.
+        tenth: The error that a tenth of the clients do not exceed.
+        median: That of the median client.
+
+    Examples:
+        >>> attained_words(0.25, 0.5, 1.25)
+        'the best-known client among 1.33, the best-known tenth among 2.00 or fewer, the median \
+client no better than by guessing zero'
+    """
+    return (
+        f"the best-known client {attained_word(least)}, the best-known tenth {attained_word(tenth)}"
+        f"{' or fewer' if tenth < 1 else ''}, the median client {attained_word(median)}"
+    )
+
+
+def attained_word(error: float) -> str:
+    """Return in a word among how many a client is hidden whose estimate has this error."""
+    if error >= 1.0:
+        return "no better than by guessing zero"
+    return f"among {hidden_words(1.0 / (1.0 - error))}"
 
 
 def _mates_sentence(rows: tuple[Row, ...]) -> str:

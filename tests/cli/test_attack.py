@@ -178,6 +178,12 @@ def test_who_is_predicted_exposed_is_recovered(
     assert pairs["exposed"] == 0
     assert pairs["strong_T"] == 2
     assert pairs["predicted_error"] == pytest.approx(0.5)
+    errors = [row["error"] for row in found["scores"] if row["scheme"] == pairs["scheme"]]
+    assert pairs["least_error"] == pytest.approx(min(errors))
+    assert pairs["tenth_error"] == pytest.approx(np.quantile(errors, 0.1))
+    attained, computed = found["sentences"][1].split("hidden among: ")[1].split("; computed for ")
+    assert attained.startswith("the best-known client ")
+    assert computed == "clients that are alike: the worst among 2.00."
     assert (tmp_path / "out" / "errors.png").stat().st_size > 1000
     # the same study may be written again, another not
     other = ["attack", *words, "--out", str(tmp_path / "out"), "--seed", "5"]

@@ -74,6 +74,9 @@ def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> 
         "Of the schemes that keep their weak T for any number of rounds, User partition is the "
         "most useful: 1.33 clients per round on average and 80.0 % test accuracy. Random, which "
         "exposes clients, reaches 1.67 clients per round on average and 90.0 % test accuracy.",
+        "Hidden among is computed for clients that are alike. Attacked as if updates never changed, "
+        "real clients were hidden otherwise: the best-known client among 2.00, the best-known "
+        "tenth among 2.13 or fewer, the median client among 2.86 under User partition.",
     )
 
 
@@ -116,7 +119,7 @@ def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> No
         exposed_clients=xr.zeros_like(results["exposed_clients"]),
         first_exposure=xr.full_like(results["first_exposure"], np.nan),
     )
-    leak, cost = sentences(early)
+    leak, cost, _ = sentences(early)
     assert leak.startswith("After 3 rounds")  # no "Even so": nothing has leaked
     assert "No client is exposed yet under Random (rounds left: N - rank = 4 - 3 = 1). " in leak
     assert "yet under User" not in leak
@@ -127,3 +130,24 @@ def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> No
         "yet under Random (rounds left: N - rank = 4 - 3 = 1) and User part"
         in sentences(unknown)[0]
     )
+
+
+def test_what_an_attack_attained_stands_beside_what_is_computed(results: xr.Dataset) -> None:
+    """Errors by hand: .5, .75 and twice 1.5, so that a tenth lies at .5 + .3 x .25 = .575."""
+    error = np.array([[0.0, 0.0, 0.0, 0.0], [1.5, 0.75, 0.5, 1.5]])
+    hidden = np.full((2, 3), 6.45)
+    attacked = results.assign(
+        reconstruction_error=(("scheme", "client"), error),
+        hidden_among_worst=(("scheme", "round"), hidden),
+    )
+    _, partition = summarise(attacked)
+    assert partition.reconstruction_least == 0.5
+    assert math.isclose(partition.reconstruction_tenth or 0, 0.575)
+    *_, last = sentences(attacked)
+    assert last == (
+        "Hidden among is computed for clients that are alike. Attacked as if updates never changed, "
+        "real clients were hidden otherwise: the best-known client among 2.00, the best-known "
+        "tenth among 2.35 or fewer, the median client no better than by guessing zero under "
+        "User partition (the worst among 6.45 as computed)."
+    )
+    assert "alike" not in " ".join(sentences(results.drop_vars("reconstruction_error")))

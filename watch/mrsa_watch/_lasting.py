@@ -56,7 +56,7 @@ class Lasting:
         self._solved = np.pad(self._solved, ((0, 0), (0, new)))
         row = np.zeros(len(self._places))
         row[columns] = _unit(np.asarray(weights, np.float64))
-        # the further row of L is (y, pivot): L y = P row, and |(y, pivot)|^2 is the diagonal's entry
+        # the further row of L is (y, pivot), where L y = P row and y y + pivot^2 = 1 + (1 - a)/a
         y = self._inverse @ (self._rows @ row)
         pivot = math.sqrt(1.0 + self._fresh - float(y @ y))
         inverse = np.append(-(y @ self._inverse), 1.0) / pivot

@@ -187,7 +187,6 @@ class _Part:
             return WorstUpdate(1.0, self._alone[0])
         return WorstUpdate(max(1 / float(self._shares[at]), _ABOVE), client)
 
-
     def worst_lasting(self) -> WorstUpdate:
         """Return the worst hidden client by what lasts, or that nothing is known of it."""
         if self.lasting is None or self.lasting.count > len(self.rounds):  # two sums of a round

@@ -17,6 +17,7 @@ from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._load import load_config
 from mrsa_jax.study._parts import build
 from mrsa_jax.study._progress import Progress
+from mrsa_jax.study._summary import attained_word, attained_words
 from mrsa_jax.study.attack import _run
 from mrsa_jax.study.attack._run import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
@@ -227,7 +228,8 @@ def _sums_summary(
     if sums.truth is not None:
         known = error[np.isfinite(error)]
         row["mean_error"] = float(known.mean()) if len(known) else None
-        row["median_error"] = float(np.median(known)) if len(known) else None
+        for name, quantile in (("median", 0.5), ("tenth", 0.1), ("least", 0.0)):
+            row[f"{name}_error"] = float(np.quantile(known, quantile)) if len(known) else None
         row["recovered"] = int((known < FOUND).sum())
     if sums.change is not None:
         row["change"] = float(np.nanmedian(sums.change))
@@ -249,6 +251,7 @@ def _least_squares_words(config: LeastSquaresConfig, report: AttackFindings) -> 
             words.append(
                 f"{start}{row['recovered']} recovered with an error below {FOUND:g}; mean error "
                 f"{_digits(row['mean_error'])}{frozen} (expected of {expected}: {predicted})."
+                f"{_quantiles(row, report)}"
             )
         else:
             words.append(
@@ -256,6 +259,22 @@ def _least_squares_words(config: LeastSquaresConfig, report: AttackFindings) -> 
                 f"of {expected}."
             )
     return words
+
+
+def _quantiles(row: dict[str, Any], report: AttackFindings) -> str:
+    """Return how well single clients are known, as attained and as computed of alike clients."""
+    attained = [row[f"{name}_error"] for name in ("least", "tenth", "median")]
+    if None in attained:
+        return ""
+    words = f" Attained, in the unit of hidden among: {attained_words(*attained)}"
+    least = min(
+        one["predicted_error"]
+        for one in report.scores
+        if one["scheme"] == row["scheme"] and one["sums"]
+    )
+    if least == 0.0:  # of a client that is exposed
+        return f"{words}."
+    return f"{words}; computed for clients that are alike: the worst {attained_word(least)}."
 
 
 def _digits(value: float | None) -> str:
