@@ -26,6 +26,7 @@ from mrsa_watch._base.errors import check_count, check_known, check_number
 from mrsa_watch._base.html import shown, telling, told
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch.logs import ParticipationLog
+from mrsa_watch.mrsa_check import KNOWN_RANGE, REALS
 
 # ---- Sentences of an audit on the clients that coalitions expose.
 
@@ -241,6 +242,7 @@ class Audit:
             value += f" ({self.weak.surety})"
         if upper < target:
             return Gate(target, definition, False, f"{value}, below {target}")
+        value += f" {REALS}"
         if lower < target:
             reason = f"{value} at this effort: {target} is not proven, more effort may decide"
             return Gate(target, definition, False, reason)
@@ -304,6 +306,7 @@ class Audit:
             f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
             *(self.noisy.sentences() if self.noisy is not None else []),
             *([] if self.hidden is None else [_ALIKE]),
+            KNOWN_RANGE,
             *self._columns(),
             *([f"Not finished: {', '.join(self.pending)}."] if self.pending else []),
         ]
@@ -362,7 +365,7 @@ class Audit:
             exposed = (f"{len(shown)} of {self.num_clients} clients are exposed, the server can "
                        f"solve for their updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
         else:
-            exposed = "No client is exposed: no client's update follows from the sums."
+            exposed = f"No client is exposed: no client's update follows from the sums {REALS}."
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.hidden is not None:

@@ -152,6 +152,8 @@ class Proofs:
             yield from self._weak()
         yield from self._plain_sum()
         yield from self._joining()
+        told = "no client's value follows if all values are whole numbers of a known range"
+        self.unproven.append(told)
         if found.noisy is not None:
             self.unproven.append("mu and epsilon of clients beneath noise: floats")
         if found.pending:

@@ -14,6 +14,7 @@ from mrsa_jax.study._page import Section, Series
 from mrsa_jax.study._plots import audit_charts, audit_rounds
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import hidden_words, number, shown, tidy
+from mrsa_watch.mrsa_check import REALS
 
 _PRIVACY = "weak_privacy"  # the chart that the page opens with
 _UPDATE = "update of one round, worst client"
@@ -84,7 +85,7 @@ def _verdict(content: Mapping[str, Any]) -> str:
     exposed, total = content["findings"]["exposed"], content["findings"].get("num_clients")
     of = f" of {number(total)}" if total else ""
     told = [("bad", "exposed", f"{len(exposed)}{of} clients") if exposed
-            else ("good", "no client exposed", "so far")]  # fmt: skip
+            else ("good", "no client exposed", f"so far, {REALS}")]  # fmt: skip
     for gate in _gates(content):
         kind, word = ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
         told.append((kind, word, str(gate["reason"])))

@@ -46,6 +46,12 @@ import urllib.parse
 from fractions import Fraction
 from typing import Any
 
+REALS = "over the real numbers"
+KNOWN_RANGE = (
+    "This is over the real numbers. Values known to be whole numbers of a small range, such as "
+    "bits or votes, may follow from sums that expose no client. A sum of n bits that is 0 or n "
+    "reveals all of them."
+)
 FORMAT, VERSION = "mrsa-jax certificate", 1
 MOST_BYTES = 2**28  # of a certificate, and of a log as text
 MOST_LINE = 2**24  # characters in a line of a log
@@ -618,7 +624,8 @@ class Checker:
         need(not bare, f"{len(bare)} clients without a vector")
         self.free.update(clients)
         absent = sum(self.class_of[i] < 0 for i in clients)
-        return f"{len(clients)} clients are not exposed{f', {absent} in no sum' * (absent > 0)}"
+        told = f", {absent} in no sum" * (absent > 0)
+        return f"{len(clients)} clients are not exposed {REALS}{told}"
 
     def check_strong_T(self, claim: Any) -> str:
         """Check the size of the smallest class."""
@@ -875,6 +882,7 @@ def main(words: list[str] | None = None) -> int:
     found = check(data[0], data[1], chosen.steps, chosen.claim, known, chosen.reading)
     for status, text in found:
         print(f"{status}: {text}")
+    print(f"note: {KNOWN_RANGE}")
     statuses = [status for status, _ in found]
     return 1 if "REFUSED" in statuses else 3 if "not checked" in statuses else 0
 
