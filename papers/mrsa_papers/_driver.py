@@ -23,7 +23,7 @@ from mrsa_papers._config import ReproduceConfig, Target, check_targets, item_con
 from mrsa_papers._folder import Made
 from mrsa_papers._summary import Standing, SummaryRow, judged, summary, verdicts
 from mrsa_papers.harness import Check, Context, Found, Item, Row, rows_to_frame, substitution
-from mrsa_papers.harness._items import VERDICTS, on_other_data
+from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
 # ---- How far a run of many items is, and how long the rest will take.
@@ -139,7 +139,7 @@ def totals(rows: Sequence[SummaryRow]) -> str:
     right, other, read, silent, wrong, open_, differ = counts
     missed = sum(row.unexpected for row in rows)
     apart = f" {other} hold on data instead of the paper's," if other else ""
-    hang = f" {read} hang on our reading," if read else ""
+    hang = f" {read} hang on our reading or settings," if read else ""
     hang += f" {silent} on what the paper does not state," if silent else ""
     between = f" {open_} undecided," if open_ else ""
     missing = sum(row.verdicts == "no data" for row in rows)
@@ -284,12 +284,13 @@ def function_of(paper: str, where: str) -> Callable[..., Any]:
 
 
 def _item(target: Target, context: Context) -> Item:
-    """Make an item, its claims marked where it was trained on other data than the paper's."""
+    """Make an item, its claims marked where data or settings are not the paper's."""
     paper, name = target
     row = ITEMS[paper][name]
     found: Found = function_of(paper, row.maker)(context)
     item = Item(name, row.title, *found)
-    return on_other_data(item) if all(_data_words(context, row)) else item
+    item = on_other_data(item) if all(_data_words(context, row)) else item
+    return at_other_settings(item)
 
 
 def _data_words(context: Context, row: Row) -> tuple[str, str]:

@@ -73,7 +73,10 @@ def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
     for check in made.item.checks:
         why = known.get(check.name)
         how = standing(check, why)
-        result.append(Judged(check, how, _REMARKS.get(how, "") + (why or "")))
+        words = [_REMARKS.get(how, "") + (why or "")]
+        if check.as_made is not None:
+            words.insert(0, "Not at the paper's settings.")
+        result.append(Judged(check, how, " ".join(filter(None, words))))
     return tuple(result)
 
 
@@ -106,7 +109,7 @@ def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, A
 
 
 def standing(check: Check, why: str | None) -> Standing:
-    """Return how a verdict stands against what was expected.
+    """Return how a verdict stands against what was expected, at whatever settings it was made.
 
     Args:
         check: The claim.
@@ -118,13 +121,14 @@ def standing(check: Check, why: str | None) -> Standing:
         >>> standing(Check("T", "12", "11", "exact", "differs"), "no such T exists")
         'explained'
     """
-    if check.verdict == "no data":
+    verdict = check.as_made or check.verdict
+    if verdict == "no data":
         return "no data"
-    if check.verdict == "differs":
+    if verdict == "differs":
         return "missed" if why is None else "explained"
-    if check.verdict == "undecided":
+    if verdict == "undecided":
         return "undecided"
     if why is None:
         return "as expected"
-    is_held = check.verdict in ("reproduced", "holds on other data")
+    is_held = verdict in ("reproduced", "holds on other data")
     return "holds after all" if is_held else "explained"

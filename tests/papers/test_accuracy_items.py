@@ -370,7 +370,13 @@ def test_items_say_what_was_run(
     assert ("or by label" in items["table5"].caption) is not fast
     fails = items["fig8"].checks[-1]
     assert fails.claim == "user partition, N = 120, K = 24"
-    assert (fails.verdict, fails.ours[:21]) == ("holds on other data", "0 % of the rounds tra")
+    # on these data LeNet is trained for fewer than the 800 rounds that the paper's schedule needs
+    assert (fails.verdict, fails.as_made) == ("our reading", "holds on other data")
+    assert fails.ours[:21] == "0 % of the rounds tra"
+    assert fails.note.endswith(f"rounds: {8 if fast else 80} (the paper: 800)")
+    assert {one.verdict for one in items["table5"].checks} & {"our reading"} == (
+        {"our reading"} if fast else set()
+    )
     if not fast:
         above = {c.claim: c for c in items["table5"].checks}
         check = above["Multi-RoundSecAgg (T=4) against random, non-IID (one sorted shard each)"]
@@ -470,18 +476,23 @@ def test_what_holds_on_other_data_is_counted_apart(
 ) -> None:
     monkeypatch.setattr(training, "_train", _made_up)
     targets = ("multiround.table5", "multiround.fig2")
-    config = ReproduceConfig(targets, fast=True, dataset="digits", out=tmp_path / "out")
+    config = ReproduceConfig(targets, dataset="digits", out=tmp_path / "out")
     for saved in (run_and_save(config), run_and_save(config)):  # made, and kept
         fig2, table5 = summary(saved.items, config)
-        assert (table5.reproduced, table5.on_other_data) == (0, 2)
+        assert (table5.reproduced, table5.on_other_data) == (0, 7)
         assert (fig2.reproduced, fig2.on_other_data) == (len(saved.items[0].item.checks), 0)
-        assert table5.verdicts == "2 holds on other data"
+        assert table5.verdicts.startswith("7 holds on other data")
         line = totals([fig2, table5])
-        assert f"{fig2.reproduced} reproduced, 2 hold on data instead of the paper's, " in line
-        assert saved.is_as_expected
+        assert f"{fig2.reproduced} reproduced, 7 hold on data instead of the paper's, " in line
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "holds on other data" in page
     theirs = dataclasses.replace(config, overwrite=True, out=tmp_path / "own")
     monkeypatch.setattr("mrsa_papers._driver.substitution", lambda *_: ("MNIST", ""))
     own = summary(run_and_save(theirs).items, theirs)[1]
-    assert (own.reproduced, own.on_other_data) == (2, 0)
+    assert (own.reproduced, own.on_other_data) == (7, 0)
+    # an MLP of two seeds is no reproduction, on whatever data
+    small = dataclasses.replace(theirs, fast=True)
+    for saved in (run_and_save(small), run_and_save(dataclasses.replace(small, overwrite=False))):
+        fewer = summary(saved.items, small)[1]
+        assert (fewer.reproduced, fewer.on_other_data, fewer.our_reading) == (0, 0, 2)
+        assert saved.is_as_expected

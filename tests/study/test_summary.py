@@ -74,9 +74,9 @@ def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> 
         "Of the schemes that keep their weak T for any number of rounds, User partition is the "
         "most useful: 1.33 clients per round on average and 80.0 % test accuracy. Random, which "
         "exposes clients, reaches 1.67 clients per round on average and 90.0 % test accuracy.",
-        "Hidden among is computed for clients that are alike. Attacked as if updates never changed, "
-        "real clients were hidden otherwise: the best-known client among 2.00, the best-known "
-        "tenth among 2.13 or fewer, the median client among 2.86 under User partition.",
+        "Hidden among is computed for clients that are alike. Attacked as if updates never "
+        "changed, real clients were hidden otherwise: the best-known client among 2.00, the "
+        "best-known tenth among 2.13 or fewer, the median client among 2.86 under User partition.",
     )
 
 
@@ -145,9 +145,9 @@ def test_what_an_attack_attained_stands_beside_what_is_computed(results: xr.Data
     assert math.isclose(partition.reconstruction_tenth or 0, 0.575)
     *_, last = sentences(attacked)
     assert last == (
-        "Hidden among is computed for clients that are alike. Attacked as if updates never changed, "
-        "real clients were hidden otherwise: the best-known client among 2.00, the best-known "
-        "tenth among 2.35 or fewer, the median client no better than by guessing zero under "
-        "User partition (the worst among 6.45 as computed)."
+        "Hidden among is computed for clients that are alike. Attacked as if updates never "
+        "changed, real clients were hidden otherwise: the best-known client among 2.00, the "
+        "best-known tenth among 2.35 or fewer, the median client no better than by guessing zero "
+        "under User partition (the worst among 6.45 as computed)."
     )
     assert "alike" not in " ".join(sentences(results.drop_vars("reconstruction_error")))

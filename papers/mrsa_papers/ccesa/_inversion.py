@@ -23,7 +23,7 @@ from mrsa_papers.ccesa._reliability import faces_trainer, one_class
 from mrsa_papers.ccesa._theory import bandwidth_share
 from mrsa_papers.harness import Context, image_as_cells, rows_to_frame, stretched
 from mrsa_papers.harness._figures import draw_image_grid
-from mrsa_papers.harness._items import Check, Found, state
+from mrsa_papers.harness._items import Check, Found, Stated, state
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Figure, pd
@@ -75,6 +75,7 @@ def inversion(context: Context) -> Found:
         f"p* ({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: a client "
         "of each class, seed 0, each image from its darkest to its lightest pixel; r is the "
         "correlation with the class's mean, a tick means identified.",
+        (Stated("rounds", _ROUNDS, rounds, is_least=True),),
     )
 
 

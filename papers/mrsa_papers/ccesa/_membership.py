@@ -23,7 +23,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, host_generator, round_key
 from mrsa_papers.ccesa._guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_papers.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
-from mrsa_papers.harness import Check, Context, Found, is_data_of, rows_to_frame, state
+from mrsa_papers.harness import Check, Context, Found, Stated, is_data_of, rows_to_frame, state
 from mrsa_papers.harness._figures import LINES, in_turn, log_ticks
 from mrsa_watch._base.errors import require
 
@@ -42,7 +42,7 @@ _PRINTED = {
     15000: ((72.80, 65.89), (49.85, 49.91), (49.02, 49.16)),
     50000: ((66.47, 60.62), (49.33, 49.10), (50.00, 50.00)),
 }
-_CLIENTS = 12
+_CLIENTS, _PAPER_CLIENTS = 12, 10
 _SUMS = (2, 4, 12)
 _AREA_CLOSE = 0.05  # of an area to 0.5: a tenth of the way to certainty
 _CHANCE = 0.5  # p: half of SecAgg's resources
@@ -68,7 +68,8 @@ def members(context: Context) -> Found:
         row for measure, rows in measures for row in _labelled(measure, rows, setting, dataset)
     )
     scores = frame[frame["measure"] == "scores"]
-    return Found(tuple(_checks(scores)), frame, _caption(setting, dataset))
+    stated = (Stated("clients", _PAPER_CLIENTS, _CLIENTS),)
+    return Found(tuple(_checks(scores)), frame, _caption(setting, dataset), stated)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Key
 from mrsa_jax import data, federated, secagg
 from mrsa_papers.ccesa._theory import TOTALS, bandwidth_share, step_rate
 from mrsa_papers.ccesa._training import Runs, first_samples
-from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
+from mrsa_papers.harness import Check, Context, Found, Stated, compare, rows_to_frame, state
 from mrsa_papers.harness._figures import MARKERS, draw_seed_curves
 from mrsa_papers.harness._intervals import Interval, bands, difference, late_accuracy
 
@@ -46,10 +46,15 @@ def objects(context: Context) -> Found:
         _theorem_5(frame),
         _same(runs, threshold, "p*"),
     )
+    is_vgg = type(runs.model) is type(federated.vgg11())
     return Found(
         checks,
         frame,
         _caption(runs, frame, "CIFAR-10, VGG-11 and 200 rounds", "t by Remark 4 at each p"),
+        (
+            Stated("model", "VGG-11", "VGG-11" if is_vgg else "a smaller one"),
+            Stated("rounds", 200, runs.rounds, is_least=True),
+        ),
     )
 
 

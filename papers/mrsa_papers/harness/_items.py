@@ -19,7 +19,8 @@ Verdict = Literal[
 """How a claim fared.
 
 - `holds on other data`: the data set stands in for the paper's, which reproduces nothing.
-- `our reading`: it fails as the words are read here, and they can be read otherwise.
+- `our reading`: it fails as the words are read here, and they can be read otherwise; or a setting
+  that the paper states is not met, so that neither a hit nor a miss is one of the paper's.
 - `not stated`: it fails for an input that the paper does not give, and may hold for the paper's.
 - `paper errs`: ours differs from the print and is proven right, whatever the data.
 - `undecided`: the interval holds values that meet the claim and values that do not, or only data
@@ -44,8 +45,9 @@ class Check:
         note: Erratum, open reading or method, when there is something to say.
         key: What the list of explained misses calls it, where the claim's own words hold numbers
             that hang on the size; the claim itself where empty.
-        of_data: Whether it may hang on the data set; a printed number that follows from a formula
-            does not.
+        of_data: Whether it may hang on the data set or other settings; a printed number that
+            follows from a formula does not.
+        as_made: The verdict by the settings that were run, where the paper's are not met.
     """
 
     claim: str
@@ -56,6 +58,7 @@ class Check:
     note: str = ""
     key: str = ""
     of_data: bool = True
+    as_made: Verdict | None = None
 
     @property
     def name(self) -> str:
@@ -63,12 +66,46 @@ class Check:
         return self.key or self.claim
 
 
+class Stated(NamedTuple):
+    """A setting that the paper states, and ours.
+
+    Attributes:
+        what: Its name.
+        paper: The paper's.
+        ours: What was run.
+        is_least: Whether more than the paper's is as good.
+    """
+
+    what: str
+    paper: int | str
+    ours: int | str
+    is_least: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the paper's setting was run."""
+        if self.is_least and isinstance(self.paper, int) and isinstance(self.ours, int):
+            return self.ours >= self.paper
+        return self.ours == self.paper
+
+    def __str__(self) -> str:
+        """Return both in words."""
+        ours, paper = (
+            f"{own:,}" if isinstance(own, int) else own for own in (self.ours, self.paper)
+        )
+        return f"{self.what}: {ours} (the paper: {paper})"
+
+
 class Found(NamedTuple):
-    """What an item's maker finds, in the order of `Item`: judged claims, data, caption."""
+    """What an item's maker finds, in the order of `Item`: judged claims, data, caption, settings.
+
+    The settings are those that the paper states and that this maker may not meet at every size.
+    """
 
     checks: tuple[Check, ...]
     data: pd.DataFrame
     caption: str
+    settings: tuple[Stated, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +118,7 @@ class Item:
         checks: Its claims and verdicts.
         data: Everything that the figure shows, a row for each point.
         caption: What the figure shows and how it was made.
+        settings: Settings that the paper states, with ours.
     """
 
     name: str
@@ -88,6 +126,7 @@ class Item:
     checks: tuple[Check, ...]
     data: pd.DataFrame
     caption: str
+    settings: tuple[Stated, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -117,6 +156,40 @@ def on_other_data(item: Item) -> Item:
         for check in item.checks
     )
     return dataclasses.replace(item, checks=checks)
+
+
+_JUDGED: tuple[Verdict, ...] = ("reproduced", "holds on other data", "paper errs", "differs")
+
+
+def at_other_settings(item: Item) -> Item:
+    """Return an item with its verdicts lowered where a setting that the paper states is not met.
+
+    A number that is found after fewer rounds is none of the paper's, whether it is like it or not.
+    What would be undecided stays so. `Check.as_made` keeps the verdict, against which the list of
+    explained misses is held.
+
+    Examples:
+        >>> near = state("error", True, paper="6.7e-3", ours="6.8e-3", tolerance="1e-3")
+        >>> fewer = (Stated("rounds", 1460, 60, is_least=True),)
+        >>> at_other_settings(Item("fig9", "", (near,), None, "", fewer)).verdict  # type: ignore
+        'our reading'
+    """
+    missed = [str(own) for own in item.settings if not own.is_met]
+    if not missed:
+        return item
+    words = f"not at the paper's settings; {'; '.join(missed)}"
+    checks = tuple(
+        dataclasses.replace(
+            check,
+            verdict="our reading",
+            as_made=check.verdict,
+            note=f"{check.note}; {words}" if check.note else words,
+        )
+        if check.of_data and check.verdict in _JUDGED
+        else check
+        for check in item.checks
+    )
+    return dataclasses.replace(item, checks=checks, caption=f"{item.caption} {words.capitalize()}.")
 
 
 def compare(

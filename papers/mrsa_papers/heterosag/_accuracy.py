@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import data, federated, hetero
-from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.harness import Check, Context, Found, Stated, rows_to_frame, state
 from mrsa_papers.harness._context import Experiment, tests_of
 from mrsa_papers.harness._figures import draw_seed_curves
 from mrsa_papers.harness._intervals import Interval, bands, difference, every, late_by
@@ -71,7 +71,8 @@ def accuracy(context: Context) -> Found:
         _same_without_pads(experiment, width),
     )
     caption = _caption(experiment, size, width) + _other_classes(frame, size)
-    return Found(checks, frame, caption)
+    stated = (Stated("rounds", _FULL.rounds, size.rounds, is_least=True),)
+    return Found(checks, frame, caption, stated)
 
 
 def _caption(experiment: Experiment, size: _Size, width: float) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mrsa_jax import data
-from mrsa_papers.harness import Check, Context, Found, bands, interval, late_accuracy
+from mrsa_papers.harness import Check, Context, Found, Stated, bands, interval, late_accuracy
 from mrsa_papers.harness._datasets import is_data_of
 from mrsa_papers.harness._figures import by_scheme, draw_seeds, panels, short
 from mrsa_papers.harness._rows import DATA, catalog_of
@@ -62,6 +62,8 @@ class _Size:
 _FULL, _FAST = _Size(5, 120, 80, 50, 25), _Size(2, 8, 8, 24, 4)
 _PAPER = _Size(5, 1000, 1000, 500, 50)  # on the data set of the paper, which states no rounds
 _RATE = 0.1  # of all schemes at the fast size
+_PAPER_MODELS = {"cifar100": "vgg11", "cifar10": "lenet", "mnist": "cnn"}
+_LAST_FALL = 800  # round at which the learning rate falls for the last time
 
 
 def _data(item: str) -> str:
@@ -107,8 +109,8 @@ def more_clients(context: Context) -> Found:
     is_same = is_own(context.images, "fig8")
     read = claims.Reading(context.fast, size.seeds, size.larger, is_same)
     checks = [c for s in settings for c in claims.of_figure8(frame, s, read)]
-    return Found(tuple(checks), frame,
-                _caption(context, "fig8", settings, size, frame))  # fmt: skip
+    caption = _caption(context, "fig8", settings, size, frame)
+    return Found(tuple(checks), frame, caption, _stated("fig8", settings, size))
 
 
 def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
@@ -131,8 +133,22 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
     if is_same and not context.fast:  # the interval of two seeds would hold any accuracy
         for setting, row in zip(settings, published, strict=False):
             checks += claims.of_accuracies(frame, setting.panel, row)
-    return Found(tuple(checks), frame,
-                _caption(context, name, settings, size, frame))  # fmt: skip
+    caption = _caption(context, name, settings, size, frame)
+    return Found(tuple(checks), frame, caption, _stated(name, settings, size))
+
+
+def _stated(item: str, settings: Sequence[Setting], size: _Size) -> tuple[Stated, ...]:
+    """Return what the paper states of the trainings of an item.
+
+    It states no number of rounds; where a learning rate falls at round 800 there are as many.
+    """
+    own = settings[0]
+    found = [Stated("model", _PAPER_MODELS[_data(item)], own.model)]
+    if own.decays:
+        found.append(Stated("rounds", _LAST_FALL, own.rounds, is_least=True))
+    if item in ("table4", "table5"):
+        found.append(Stated("seeds", _PAPER.seeds, size.seeds, is_least=True))
+    return tuple(found)
 
 
 _MODELS = {"lenet": "LeNet", "cnn": "a CNN", "vgg11": "VGG-11", "mlp": "an MLP"}

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_papers.harness import Check, Context, Found, interval, is_data_of, rows_to_frame, state
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Stated,
+    interval,
+    is_data_of,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import MARKERS, SHADES, scheme_colour, short
 from mrsa_papers.multiround import _windows as played
 from mrsa_papers.multiround._windows import RANDOM, RECOVERED, Plan, label_of
@@ -33,6 +42,9 @@ SLOW_RATE = f"learning rate {SLOW:g} times as large in the window"
 OWN_RATE = "the training's own learning rate"
 
 _LARGE = 2**20  # parameters from which on windows are solved one at a time
+
+_BEFORE_UPDATES, _BEFORE_MODELS = 1_460, 260
+"""Rounds before the window in Figure 9, and in Figure 8 of 2021."""
 
 _UPDATES = Plan(
     "lenet", "shards_with_shared", 50_000, 50, 0.03, True, 60, (40, 60), 3, (1, 2, 4), (1.0, SLOW)
@@ -62,7 +74,15 @@ def updates_over_a_window(context: Context) -> Found:
         " Updates that do not change: the sums that the server had seen, had every client sent "
         "its first update again."
     )
-    return Found(tuple(checks), frame, words)
+    return Found(tuple(checks), frame, words, _stated(plan, _BEFORE_UPDATES, _UPDATES.model))
+
+
+def _stated(plan: Plan, before: int, model: str) -> tuple[Stated, ...]:
+    """Return what the paper states of a training up to its window."""
+    return (
+        Stated("rounds before the window", before, plan.before, is_least=True),
+        Stated("model", model, plan.model),
+    )
 
 
 def _regimes(window: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
@@ -116,7 +136,7 @@ def models_of_2021(context: Context) -> Found:
         " Error: of the model that each client would send at the window's start. Dotted: the "
         "error of the global model, which the server has anyway. The paper's mean is 1.72e-3."
     )
-    return Found(checks, frame, words)
+    return Found(checks, frame, words, _stated(plan, _BEFORE_MODELS, _MODELS.model))
 
 
 def _solved(context: Context, plan: Plan, name: str, *, of_models: bool = False) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import numpy as np
 from mrsa_jax import privacy, selection
 from mrsa_papers.harness._context import Context, rows_to_frame, schemes_for, targets_of
 from mrsa_papers.harness._figures import by_scheme, legend
-from mrsa_papers.harness._items import Check, Found, state
+from mrsa_papers.harness._items import Check, Found, Stated, state
 from mrsa_papers.multiround._echelon import echelon_estimate
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _RANDOM = ("Random", "Weighted random")
 _ALL = "all trials and rounds"
+_CLIENTS = 120  # N in the paper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Bounded:
 
 def bounded(context: Context) -> dict[str, Bounded]:
     """Return trials of the six schemes with bounds: the paper's, or half as many clients."""
-    n, rounds, trials = (60, 90, 4) if context.fast else (120, 160, 20)
+    n, rounds, trials = (60, 90, 4) if context.fast else (_CLIENTS, 160, 20)
 
     def made() -> dict[str, Bounded]:
         found, online = {}, context.online(n)
@@ -106,6 +107,7 @@ def privacy_over_rounds(context: Context) -> Found:
         "a line is drawn where its edges meet; error chance below 2^-30 a history. Middle: one "
         "history each, with certificates. Right: the smallest row weight of a floating-point "
         "echelon form, as in the published notebooks.",
+        (Stated("clients", _CLIENTS, n),),
     )
 
 
