@@ -324,8 +324,12 @@ def _draw_cells(ax: Axes, chart: Chart, cells: Cells) -> Axes:
     from matplotlib.transforms import ScaledTranslation
 
     looks = ListedColormap([colour for _, colour in cells.kinds])
-    ax.imshow(cells.values, looks, aspect="auto", interpolation="none", vmin=0,
-              vmax=len(cells.kinds) - 1)  # fmt: skip
+    rows, columns = cells.values.shape
+    ax.imshow(
+        cells.values, looks, aspect="auto", interpolation="none", vmin=0,
+        vmax=len(cells.kinds) - 1,
+        extent=(-0.5, columns - 0.5, rows + 0.5, 0.5),  # rounds are counted from 1
+    )  # fmt: skip
     for edge in cells.edges:
         ax.axvline(edge - 0.5, color="white", linewidth=0.8)
     ax.grid(False)

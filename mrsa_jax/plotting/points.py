@@ -33,6 +33,7 @@ class Quantity(NamedTuple):
         symbol: What stands for it in a key.
         statistic: What of several trials a table holds: "mean", "least" or "earliest".
         is_count: Whether it counts, so that its ticks are whole numbers.
+        is_place: Whether it is a place from 0 in data sets, which is shown counted from 1.
     """
 
     heading: str = ""
@@ -42,6 +43,7 @@ class Quantity(NamedTuple):
     symbol: str = ""
     statistic: str = "mean"
     is_count: bool = False
+    is_place: bool = False
 
 
 QUANTITIES = {
@@ -74,9 +76,11 @@ def _plain(name: str) -> str:
     return name.replace("_", " ") + " (%)" * name.endswith("accuracy")
 
 
-def shown_scale(name: str) -> float:
-    """Return what a quantity is multiplied by to be shown: accuracies are in percent."""
-    return 100.0 if name.endswith("accuracy") else 1.0
+def as_shown(name: str, values: Any) -> Any:
+    """Return values of a quantity as they are shown: accuracies in percent, rounds from 1."""
+    if name.endswith("accuracy"):
+        return 100.0 * values
+    return values + 1 if quantity(name).is_place else values
 
 
 def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame]]:
@@ -106,7 +110,7 @@ def points_chart(
     lines = []
     for label, rows in by_hue(shown, hue):
         places = (rows[x] if is_number else rows[x].map(names)).to_numpy()
-        values = (shown_scale(variable) * rows[variable].astype(float)).groupby(places)
+        values = as_shown(variable, rows[variable].astype(float)).groupby(places)
         mean, edges = values.mean(), _range(values)
         at = mean.index.to_numpy(float)
         look: dict[str, Any] = {"kind": "step"} if is_count else {}
@@ -262,7 +266,7 @@ def pair_chart(
     own = table.assign(_row=np.arange(len(table)))[known]
     lines = []
     for label, rows in by_hue(own, hue):
-        across, up = (shown_scale(name) * rows[name].to_numpy(np.float64) for name in (x, y))
+        across, up = (as_shown(name, rows[name].to_numpy(np.float64)) for name in (x, y))
         places = rows["_row"].tolist()
         said = [words[place] for place in places] if words else ()
         lines.append(Line(label, across, up, kind="marks", words=said, rows=places))

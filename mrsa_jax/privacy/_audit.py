@@ -47,7 +47,7 @@ def audit(
     Args:
         log_or_P: A log (`read_log`), a table that `read_log` takes, or a participation matrix of
             bools or integer weights, `[rounds, clients]`, whose rows and columns are then named
-            from 0.
+            by their places from 0, as arrays are; words and tables count its rounds from 1.
             Sums of several parts of the vector (`ParticipationLog.parts`) are audited part by
             part: the findings are then the worst of them.
         effort: How much may be tried, by all parts together: 1.0 allows searches and proofs of 90
@@ -238,6 +238,7 @@ def _first(
         columns_ignored=log.columns_ignored,
         aggregation=log.aggregation,
         notes=log.notes,
+        are_places=log.are_places,
     )
 
 
@@ -257,7 +258,8 @@ def _unnamed(P: Any) -> ParticipationLog:
     array = host_array(as_history(P), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     require(not (array < 0).any(), "P", "must not be negative", array[array < 0][:1].tolist())
-    return ParticipationLog(array, tuple(range(array.shape[0])), tuple(range(array.shape[1])))
+    places = tuple(range(array.shape[0])), tuple(range(array.shape[1]))
+    return ParticipationLog(array, *places, are_places=True)
 
 
 # ---- Audits of the parts of a vector as one: of each figure the worst, and in which part it is.
@@ -335,6 +337,7 @@ def merged(
         notes=log.notes,
         pending=tuple(dict.fromkeys(stage for own in audits for stage in own.pending)),
         parts=tuple((part.name, own) for part, own in zip(parts, audits, strict=True)),
+        are_places=log.are_places,
         **whole,
     )
 

@@ -25,7 +25,7 @@ from mrsa_jax.privacy.solver import Progress
 from mrsa_watch._base.errors import check_count, check_known, check_number
 from mrsa_watch._base.html import shown, telling, told
 from mrsa_watch._base.untrusted import printable
-from mrsa_watch.logs import ParticipationLog
+from mrsa_watch.logs import ParticipationLog, printed_round
 from mrsa_watch.mrsa_check import KNOWN_RANGE, REALS
 
 # ---- Sentences of an audit on the clients that coalitions expose.
@@ -126,6 +126,8 @@ class Audit:
         pending: What was not finished (`audit_steps`); what is there is valid all the same.
         parts: The name and the audit of each part of the vector, of a log with sums of parts:
             all else is then the worst of them, for each figure and for each client.
+        are_places: Whether rounds have no names: they are places from 0 in these attributes, and
+            counted from 1 in words and in `to_dict`.
     """
 
     cites = "multi-round privacy: so2023securing"
@@ -154,6 +156,11 @@ class Audit:
     notes: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     parts: tuple[tuple[str, Audit], ...] = ()
+    are_places: bool = False
+
+    def printed_round(self, name: Any) -> Any:
+        """Return a round as it is printed: by its name, or counted from 1."""
+        return printed_round(name, are_places=self.are_places)
 
     def _rows(self) -> list[tuple[str, str]]:
         weak = self.weak
@@ -358,7 +365,7 @@ class Audit:
     def _urgent(self) -> list[str]:
         if self.exposed:
             shown = [
-                f"client {printable(client)} (from round {printable(first)} on)"
+                f"client {printable(client)} (from round {printable(self.printed_round(first))} on)"
                 for client, first in self.exposed
             ]
             more = f" and {len(shown) - 8} others" if len(shown) > 8 else ""
@@ -392,7 +399,7 @@ class Audit:
             **_fields(self, "num_rounds", "num_clients", "empty_rounds", "is_weighted",
                       "columns_used", "columns_ignored", "aggregation", "notes"),
             "exposed": [
-                {"client": plain(client), "first_round": plain(first)}
+                {"client": plain(client), "first_round": plain(self.printed_round(first))}
                 for client, first in self.exposed
             ],
             "hidden_among": None if self.hidden is None else self.hidden.to_dict(),
@@ -420,7 +427,7 @@ class Audit:
             "strong_privacy": self.strong,
             "recipe": None if recipe is None else {
                 "text": recipe.text(),
-                "rounds": _terms("round", recipe.rounds),
+                "rounds": _terms("round", recipe.printed_rounds),
                 "clients": _terms("client", recipe.clients),
             },
         }  # fmt: skip

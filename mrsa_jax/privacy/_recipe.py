@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_watch._base.untrusted import cell, printable
-from mrsa_watch.logs import ParticipationLog
+from mrsa_watch.logs import ParticipationLog, printed_round
 
 _MOST_NAMES = 10
 _MOST_TERMS = 12
@@ -26,10 +26,20 @@ class Recipe:
     Attributes:
         rounds: (name of a round, coefficient of its sum), coefficients not 0.
         clients: (name of a client, coefficient of its update in the combination).
+        are_places: Whether rounds have no names: they are places from 0 here, and counted from 1 in
+            words and lines.
     """
 
     rounds: tuple[tuple[Hashable, int], ...]
     clients: tuple[tuple[Hashable, int], ...]
+    are_places: bool = False
+
+    @property
+    def printed_rounds(self) -> tuple[tuple[Hashable, int], ...]:
+        """The rounds as they are printed, with their coefficients."""
+        return tuple(
+            (printed_round(name, are_places=self.are_places), c) for name, c in self.rounds
+        )
 
     @staticmethod
     def of(log: ParticipationLog, witness: Sequence[int], support: Sequence[int]) -> Recipe:
@@ -55,7 +65,7 @@ class Recipe:
             common = -common
         rounds = tuple((log.rounds[j], c // common) for j, c in zip(rows, sums, strict=True))
         clients = tuple((log.clients[i], v // common) for i, v in zip(support, left, strict=True))
-        return Recipe(rounds, clients)
+        return Recipe(rounds, clients, log.are_places)
 
     def text(self) -> str:
         """Return the recipe as one sentence, shortened where numbers or lists are long.
@@ -65,7 +75,7 @@ class Recipe:
             >>> mj.privacy.Recipe(((3, 1), (9, 1), (12, -1)), ((41, 1),)).text()
             "The sum of rounds 3 and 9 minus round 12 is client 41's update alone."
         """
-        text = f"{_combination(self.rounds)} is {_result(self.clients)}."
+        text = f"{_combination(self.printed_rounds)} is {_result(self.clients)}."
         return text[0].upper() + text[1:]
 
     def lines(self) -> list[str]:
@@ -74,7 +84,7 @@ class Recipe:
         A name that a spreadsheet would take for a formula gets an apostrophe before it.
         """
         lines = ["kind,name,coefficient"]
-        for kind, terms in (("round", self.rounds), ("client", self.clients)):
+        for kind, terms in (("round", self.printed_rounds), ("client", self.clients)):
             lines += [f"{kind},{_quoted(name)},{digits(value)}" for name, value in terms]
         return lines
 

@@ -70,14 +70,14 @@ def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
         "name": file.name,
         "bytes": file.stat().st_size,
         "sha256": _digest(file),
-        "first_round": str(log.rounds[0]),
-        "last_round": str(log.rounds[-1]),
+        "first_round": str(log.printed_rounds[0]),
+        "last_round": str(log.printed_rounds[-1]),
     }
 
 
 def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> None:
     """Write each client's participations, the round that exposes it, and its hidden among."""
-    first = dict(found.exposed)
+    first = {client: found.printed_round(name) for client, name in found.exposed}
     counts = (log.participation != 0).sum(axis=0).tolist()
     head = ["client", "rounds", "first_exposed", "hidden_among"]
     known = [None if found.hidden is None else found.hidden.values]
@@ -100,7 +100,7 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
     """Return what was known after each round, by column: the data of the figures."""
     after = found.over_rounds(log)
     columns: dict[str, Sequence[Any]] = {
-        "round": log.rounds,
+        "round": log.printed_rounds,
         "clients": (log.participation != 0).sum(axis=1).tolist(),
         "exposed_clients": after.exposed.tolist(),
         "weak_lower": after.lower.tolist(),

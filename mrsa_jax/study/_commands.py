@@ -122,7 +122,8 @@ _COLUMNS = (
 class AuditConfig(LogSettings):
     """Audit a participation log of any system: which clients the server can expose, with proof.
 
-    Rounds and clients have the names of the log, or their places in the matrix, counted from 0.
+    Rounds and clients have the names of the log. Without names, rounds are counted from 1, and
+    clients are the columns of the matrix, from 0.
     """
 
     file: Annotated[pathlib.Path, tyro.conf.Positional, flags.shown("FILE")] = tyro.MISSING

@@ -22,13 +22,13 @@ import numpy as np
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import (
     QUANTITIES,
+    as_shown,
     axis_label,
     by_hue,
     check_columns,
     heading,
     pair_chart,
     quantity,
-    shown_scale,
 )
 from mrsa_jax.study import _page, _points
 from mrsa_jax.study._page import Series, asset
@@ -264,7 +264,7 @@ def _paths(results: xr.Dataset, table: pd.DataFrame, hue: str | None) -> list[Ch
         trials = [dim for dim in own.dims if dim not in (*axes, "round")]
         is_least = quantity(column).statistic != "mean"
         found = own.where(own >= 0).min(trials) if is_least else own.mean(trials)
-        values = shown_scale(column) * np.asarray(found)
+        values = as_shown(column, np.asarray(found))
         lines = [
             Line(label, 1 + results["round"].to_numpy(), values[places][i], kind="step", rows=(i,))
             for i, label in series.items()
@@ -331,7 +331,7 @@ def _table(
     lines = []
     for i, values in enumerate(table[columns].itertuples(index=False, name=None)):
         cells = "".join(
-            _cell(value, shown_scale(name), is_text[name], spans.get((i, name)), is_first=k == 0)
+            _cell(value, name, is_text[name], spans.get((i, name)), is_first=k == 0)
             for k, (name, value) in enumerate(zip(columns, values, strict=True))
         )
         lines.append(f'<tr data-i="{i}" tabindex="0">{cells}</tr>')
@@ -342,16 +342,16 @@ def _table(
 
 
 def _cell(
-    value: Any, scale: float, is_text: bool, span: tuple[float, float] | None, *, is_first: bool
+    value: Any, name: str, is_text: bool, span: tuple[float, float] | None, *, is_first: bool
 ) -> str:
     tag = 'th scope="row"' if is_first else "td"
     end = tag.split()[0]
     if is_text:
         own = tidy(value)
         return f'<{tag} class="t" data-v="{own}">{own}</{end}>'
-    size = scale * float(value)
+    size = as_shown(name, float(value))
     if not math.isfinite(size):
         return f"<{tag}>-</{end}>"
-    low, high = (number(scale * edge) for edge in span or (0.0, 0.0))
+    low, high = (number(as_shown(name, edge)) for edge in span or (0.0, 0.0))
     words = f" ({low} to {high})" if low != high else ""
     return f'<{tag} data-v="{size:.9g}">{number(size)}{words}</{end}>'

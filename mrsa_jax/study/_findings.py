@@ -259,7 +259,9 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
     weak = found.weak
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
-    first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
+    first = ""
+    if found.exposed:
+        first = f", first after round {printable(found.printed_round(found.exposed[0][1]))}"
     hidden = [row for row in _hidden_rows(found) if found.hidden and "median" not in row[0]]
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),

@@ -10,11 +10,11 @@ import numpy as np
 
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.plotting.points import (
+    as_shown,
     heading,
     pair_chart,
     points_chart,
     quantity,
-    shown_scale,
 )
 from mrsa_jax.study import _summary
 from mrsa_jax.study._config import DataConfig, PopulationConfig
@@ -68,7 +68,7 @@ def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
 def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:
     """Return the words about each point: its settings, and what was measured of it."""
     own = table[list(names)].itertuples(index=False, name=None)
-    pairs = (shown_scale(name) * table[name].to_numpy(np.float64) for name in (x, y))
+    pairs = (as_shown(name, table[name].to_numpy(np.float64)) for name in (x, y))
     return [
         ", ".join(f"{heading(n)} {value}" for n, value in zip(names, told, strict=True))
         + f": {heading(x)} {number(a)}, {heading(y)} {number(b)}"

@@ -10,11 +10,11 @@ import numpy as np
 from mrsa_jax.plotting.chart import Chart, draw
 from mrsa_jax.plotting.points import (
     accuracy_epsilon_chart,
+    as_shown,
     by_hue,
     check_columns,
     heading,
     quantity,
-    shown_scale,
 )
 from mrsa_jax.study import _page, _points, _report
 from mrsa_jax.study._explorer import linked
@@ -117,7 +117,7 @@ def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
         columns = (varied or columns)[:3]
     parts = []
     for name in columns:
-        own = shown_scale(name) * rows[name].dropna().to_numpy(float)
+        own = as_shown(name, rows[name].dropna().to_numpy(float))
         low, high = number(own.min(), 3), number(own.max(), 3)
         parts.append(f"{heading(name)} {low if low == high else f'{low} to {high}'}")
     return "; ".join([*parts, counted(len(rows), "point")])

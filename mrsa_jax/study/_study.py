@@ -178,7 +178,7 @@ def run_and_save(
         return saved
     with run_folder(config, _store.provenance(config)) as own:
         if config.resume and not own.has_checkpoint:
-            note(progress, f"no checkpoint to resume from in {own.path}: starting at round 0")
+            note(progress, f"no checkpoint to resume from in {own.path}: starting with round 1")
         checkpoints = federated.checkpoints(
             own.checkpoints,
             every=config.checkpoint_every,

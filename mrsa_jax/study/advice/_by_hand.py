@@ -126,8 +126,8 @@ def _advice(num_clients: int, cohort_size: int, rate: float, model: str) -> str:
 def charts_of(state: State) -> list[Chart]:
     """Return who is in which sum, and among how many clients are hidden after each round."""
     size = state.values["privacy_target"]
-    lines = [Line(_SERIES[q].label, np.arange(len(state.hidden)), state.hidden[:, q], kind="step")
-             for q in (1, 0)]  # fmt: skip
+    rounds = 1 + np.arange(len(state.hidden))
+    lines = [Line(_SERIES[q].label, rounds, state.hidden[:, q], kind="step") for q in (1, 0)]
     levels = (0.0, float(state.values["cohort_size"]))
     rules = [(float(size), f"T = {size}")] * (size > 1)
     hidden = Chart.named("hidden_by_hand", lines, y_range=levels, rules=rules)
@@ -140,7 +140,7 @@ def shown(values: Mapping[str, Any]) -> Shown:
     state = state_of(values)
     plots = "".join(drawn(one, places(_SERIES)) for one in charts_of(state))
     first = state.first_exposure[state.first_exposure >= 0]
-    since = f", the first in round {first.min()}" if first.size else ""
+    since = f", the first in round {first.min() + 1}" if first.size else ""
     empty = int((~state.history.any(axis=1)).sum())
     rows = [
         ("hidden among", f"{hidden_words(state.hidden[-1, 0])} (worst client), "

@@ -184,7 +184,8 @@ def _score_sums(
         sums=counts,
         **({} if sums.truth is None else {"error": error}),
         predicted_error=predicted,
-        exposed_in_sum=np.where(exposed >= 0, exposed, None),  # type: ignore[call-overload]
+        # counted from 1, as whatever is printed
+        exposed_in_sum=np.where(exposed >= 0, exposed + 1, None),  # type: ignore[call-overload]
     )
     report.summary.append(_sums_summary(sums, history, error, predicted, exposed))
 

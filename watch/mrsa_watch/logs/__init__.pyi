@@ -26,4 +26,8 @@ from ._numbers import (
 )
 from ._participation import sums_of as sums_of
 from ._read import read_log as read_log
-from ._table import ParticipationLog as ParticipationLog, of_part as of_part
+from ._table import (
+    ParticipationLog as ParticipationLog,
+    of_part as of_part,
+    printed_round as printed_round,
+)

@@ -50,6 +50,8 @@ class ParticipationLog:
             rounds do not show it, and the rows have that of the file.
         decisions: Settings that decided on doubtful names and numbers, such as
             `"alike_names=same"`.
+        are_places: Whether the source named no rounds, so that `rounds` holds their places, from 0;
+            whatever is printed counts them from 1 (`printed_rounds`).
     """
 
     __repr__ = brief
@@ -70,6 +72,12 @@ class ParticipationLog:
     parts: tuple[str | None, ...] | None = None
     is_ordered: bool = True
     decisions: tuple[str, ...] = ()
+    are_places: bool = False
+
+    @property
+    def printed_rounds(self) -> tuple[Hashable, ...]:
+        """The rounds as they are printed: by their names, or counted from 1."""
+        return tuple(printed_round(name, are_places=self.are_places) for name in self.rounds)
 
     def by_part(self) -> dict[str | None, ParticipationLog]:
         """Return the sums of each part of the vector as a separate log, by the part's name.
@@ -108,6 +116,16 @@ class ParticipationLog:
             clients=tuple(self.clients[i] for i in columns),
             **picked,
         )
+
+
+def printed_round(name: Any, *, are_places: bool) -> Any:
+    """Return a round as it is printed: its name, or its place counted from 1.
+
+    Examples:
+        >>> printed_round(0, are_places=True), printed_round(0, are_places=False)
+        (1, 0)
+    """
+    return name + 1 if are_places else name
 
 
 def of_part(name: str) -> str:
@@ -323,10 +341,10 @@ def from_matrix(
         fault(where(i, j), expected, shown)
     names = (tuple(range(array.shape[0])), tuple(clients or range(array.shape[1])))
     if binary:
-        return ParticipationLog(array.astype(np.bool_), *names)
-    if array.dtype.kind in "iu" and int(array.max()) < 2**63:
-        return ParticipationLog(array.astype(np.int64), *names)
-    return named(array.astype(object) if array.dtype.kind in "iu" else array, *names)
+        array = array.astype(np.bool_)
+    elif array.dtype.kind in "iu":
+        array = array.astype(np.int64 if int(array.max()) < 2**63 else object)
+    return dataclasses.replace(named(array, *names), are_places=True)
 
 
 def arrow_column(values: Any) -> Column:

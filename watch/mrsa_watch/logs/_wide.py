@@ -211,6 +211,7 @@ def with_rounds(
         notes=() if is_ordered else (UNORDERED,),
         participation=log.participation[order],
         rounds=tuple(labels[i] for i in order),
+        are_places=False,
         scales=None if log.scales is None else tuple(log.scales[i] for i in order),
     )
 
