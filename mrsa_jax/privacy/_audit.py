@@ -242,11 +242,9 @@ def _first(
     )
 
 
-def _hidden(
-    log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None
-) -> dict[str, Hidden]:
+def _hidden(log: ParticipationLog, weak: WeakPrivacy, drifting: Drifting | None) -> dict[str, Any]:
     """Return among how many clients are hidden if updates never changed, and if they drift."""
-    found = {"hidden": Hidden.of(log, weak.exposed)}
+    found: dict[str, Any] = {"hidden": Hidden.of(log, weak.exposed)}
     if drifting is not None:
         found["updates"] = Hidden.of(log, (), drifting)
         if drifting.has_lasting_part:

@@ -92,9 +92,10 @@ class PopulationConfig(Shown):
         are offline together work more often than mixed ones.
 
         Examples:
-            >>> PopulationConfig(dropout_rates=(0.1, 0.5)).assignment_words(7)
+            >>> import mrsa_jax as mj
+            >>> mj.study.PopulationConfig(dropout_rates=(0.1, 0.5)).assignment_words(7)
             'dropout rates 0.1, 0.5 shuffled over the clients by seed 7'
-            >>> PopulationConfig(dropout_rates=(0.1, 0.1)).assignment_words(7)
+            >>> mj.study.PopulationConfig(dropout_rates=(0.1, 0.1)).assignment_words(7)
             ''
         """
         row = Model.parse(self.availability).row
