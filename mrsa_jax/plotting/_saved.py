@@ -214,7 +214,10 @@ def save_study_figures(
         else:
             written[name] = folder / f"{name}.png"
             written[name].write_bytes(picture)
-        _figure_data(results, name).to_csv(folder / f"{name}.csv")
+        data = _figure_data(results, name)
+        if data.index.name == "round":  # counted from 1, as in the figure
+            data.index += 1
+        data.to_csv(folder / f"{name}.csv")
     return written
 
 

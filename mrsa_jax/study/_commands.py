@@ -196,8 +196,8 @@ class AuditConfig(LogSettings):
     no guarantee. Default: not reported."""
 
     recipe_file: flags.File = None
-    """Write the whole combination of sums that exposes a client to this file, as CSV. Default: not
-    written."""
+    """Write the whole combination of sums that exposes a client to this file, as CSV; rounds
+    without names are counted from 1. Default: not written."""
 
     certificate: flags.File = None
     """Write each claim with an integer proof to this file as JSON, to be verified by mrsa_check.py.

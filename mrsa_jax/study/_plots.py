@@ -24,6 +24,7 @@ from mrsa_jax.plotting._attacks import (
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
 from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.plotting.chart import Chart, Line
+from mrsa_jax.plotting.points import as_shown, quantity
 from mrsa_jax.study._page import Series
 from mrsa_jax.study._run_folder import read_json, read_part
 from mrsa_watch._base.errors import ConfigurationError, writing
@@ -218,7 +219,9 @@ def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     table = _points.points(results)
     x, hue = default_axes(results, table)
     charts = sweep_charts(results, table, x, hue)
-    table.to_csv(folder / "points.csv", index=False)
+    places = [name for name in table if quantity(str(name)).is_place]
+    shown = table.assign(**{name: as_shown(name, table[name]) for name in places})
+    shown.to_csv(folder / "points.csv", index=False)
     return save_charts(charts, folder)
 
 

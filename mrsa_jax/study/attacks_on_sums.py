@@ -256,7 +256,7 @@ def _name(path: pathlib.Path | None) -> str | None:
 ROWS = (
     row("least-squares", LeastSquaresConfig, "each client's update, from the sums of many rounds",
         {"sums": "rounds", **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
-         **plain("predicted_error mean_error median_error tenth_error least_error"),
+         **plain("predicted_error mean_error median_error least_error"),
          "recovered": "clients",
          "change": "1"},
         "attack on sums", ("so2023securing",), check=_check_least_squares, needs=270),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,6 @@ def test_who_is_predicted_exposed_is_recovered(
     assert pairs["predicted_error"] == pytest.approx(0.5)
     errors = [row["error"] for row in found["scores"] if row["scheme"] == pairs["scheme"]]
     assert pairs["least_error"] == pytest.approx(min(errors))
-    assert pairs["tenth_error"] == pytest.approx(np.quantile(errors, 0.1))
     attained, computed = found["sentences"][1].split("hidden among: ")[1].split("; computed for ")
     assert attained.startswith("the best-known client ")
     assert computed == "clients that are alike: the worst among 2.00."
@@ -501,8 +501,9 @@ def test_the_tables_that_are_printed(
     words = [*FAST, "--schemes", "partition", "--out", str(tmp_path / "out")]
     assert main(["attack", *words]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for part in ("predicted error", "exposed in sum", "User partition", "strong T", "errors.png"):
+    for part in ("predicted error", "exposed in sum", "User partition", "errors.png"):
         assert part in printed
+    assert re.search(r"strong .*median least .*T exposed error", printed)  # headings of two lines
 
 
 class _Interrupt:

@@ -334,7 +334,7 @@ def test_the_whole_recipe_goes_to_a_file(tmp_path: pathlib.Path) -> None:
     left = [0] * 14
     for row in rows:
         if row["kind"] == "round":
-            for i in np.flatnonzero(history[int(row["name"])]):
+            for i in np.flatnonzero(history[int(row["name"]) - 1]):  # rounds are counted from 1
                 left[i] += int(row["coefficient"])
     wanted = {int(r["name"]): int(r["coefficient"]) for r in rows if r["kind"] == "client"}
     assert wanted

@@ -127,6 +127,8 @@ def test_saved_figures_have_their_data_beside_them(
     for name, path in written.items():
         assert path.read_bytes().startswith(b"\x89PNG")
         data = pd.read_csv(tmp_path / f"{name}.csv", index_col=0)
+        if data.index.name == "round":
+            assert data.index.tolist() == list(range(1, len(data) + 1)), "as in the figure"
         column = "Random" if trials is None else "Random mean"
         wanted = results[name].sel(scheme="Random")
         wanted = wanted if trials is None else wanted.mean("trial")

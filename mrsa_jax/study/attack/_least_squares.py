@@ -229,8 +229,8 @@ def _sums_summary(
     if sums.truth is not None:
         known = error[np.isfinite(error)]
         row["mean_error"] = float(known.mean()) if len(known) else None
-        for name, quantile in (("median", 0.5), ("tenth", 0.1), ("least", 0.0)):
-            row[f"{name}_error"] = float(np.quantile(known, quantile)) if len(known) else None
+        row["median_error"] = float(np.median(known)) if len(known) else None
+        row["least_error"] = float(known.min()) if len(known) else None
         row["recovered"] = int((known < FOUND).sum())
     if sums.change is not None:
         row["change"] = float(np.nanmedian(sums.change))
@@ -264,15 +264,13 @@ def _least_squares_words(config: LeastSquaresConfig, report: AttackFindings) -> 
 
 def _quantiles(row: dict[str, Any], report: AttackFindings) -> str:
     """Return how well single clients are known, as attained and as computed of alike clients."""
-    attained = [row[f"{name}_error"] for name in ("least", "tenth", "median")]
-    if None in attained:
+    own = [one for one in report.scores if one["scheme"] == row["scheme"]]
+    errors = [one["error"] for one in own if np.isfinite(one["error"])]
+    if not errors:
         return ""
+    attained = np.quantile(errors, (0.0, 0.1, 0.5)).tolist()
     words = f" Attained, in the unit of hidden among: {attained_words(*attained)}"
-    least = min(
-        one["predicted_error"]
-        for one in report.scores
-        if one["scheme"] == row["scheme"] and one["sums"]
-    )
+    least = min(one["predicted_error"] for one in own if one["sums"])
     if least == 0.0:  # of a client that is exposed
         return f"{words}."
     return f"{words}; computed for clients that are alike: the worst {attained_word(least)}."
