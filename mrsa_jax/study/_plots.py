@@ -219,7 +219,7 @@ def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     table = _points.points(results)
     x, hue = default_axes(results, table)
     charts = sweep_charts(results, table, x, hue)
-    places = [name for name in table if quantity(str(name)).is_place]
+    places = [str(name) for name in table if quantity(str(name)).is_place]
     shown = table.assign(**{name: as_shown(name, table[name]) for name in places})
     shown.to_csv(folder / "points.csv", index=False)
     return save_charts(charts, folder)
