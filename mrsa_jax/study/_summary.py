@@ -376,7 +376,7 @@ def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
 
 
 def _attained_sentence(rows: tuple[Row, ...]) -> str:
-    """Say how well single clients were known under attack, beside what is computed of alike ones.
+    """Say how well attacks knew single clients, next to what is computed of alike ones.
 
     "" where no scheme that exposes nobody was attacked.
     """

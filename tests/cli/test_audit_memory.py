@@ -78,11 +78,16 @@ def test_the_gate_is_of_what_the_memory_says(
 def test_what_floats_do_not_know_passes_no_gate(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    np.save(tmp_path / "log.npy", np.ones((100, 3), np.bool_))
+    history = np.ones((100, 4), np.bool_)
+    history[0, 0] = history[1, 1] = history[2, 2] = False  # no two clients have equal columns
+    np.save(tmp_path / "log.npy", history)
     words = (tmp_path / "log.npy", "--memory", "0.999999", "--fail-below-hidden", "1")
     found = audit(capsys, *words, status=3)
     assert "is not known to six digits" in found["gate_hidden"]["reason"]
     assert found["hidden_among_updates"]["least"] is None
+    np.save(tmp_path / "log.npy", np.ones((100, 3), np.bool_))
+    found = audit(capsys, *words, status=0)
+    assert "every client is hidden among at least 3" in found["gate_hidden"]["reason"]
     assert found["hidden_among"]["least"] == pytest.approx(3)
 
 

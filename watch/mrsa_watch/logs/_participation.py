@@ -79,7 +79,7 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
               "(only its workflow ScatterAndGather and its kin write it; others need a recorder: "
               "mrsa_watch.nvflare)", "none")  # fmt: skip
     columns: dict[str, list[Any]] = {"round": rounds, "client": clients}
-    for name in _Source._fields:  # lines without a context are of sums of their own
+    for name in _Source._fields:  # lines without a context are of separate sums
         values = [getattr(source, name) for source in sources]
         if len(set(values)) > 1:
             columns[name] = values

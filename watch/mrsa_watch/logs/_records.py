@@ -247,7 +247,7 @@ def _rows(
 
 
 def _clients_in(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the clients of a list or mapping, with what it says of each."""
+    """Yield the clients of a list or mapping, with the values of each."""
     if isinstance(value, dict):
         for client, own in value.items():
             more = own if isinstance(own, dict) else {_VALUE: own}
