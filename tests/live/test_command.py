@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -296,3 +297,21 @@ def test_the_package_is_a_command() -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0
     assert done.stdout.startswith("mrsa-watch ")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_watch_with_whole_lines(
+    log: pathlib.Path, number: signal.Signals, status: int
+) -> None:
+    kept = log.with_name("kept.jsonl")
+    words = [sys.executable, "-m", "mrsa_watch", "watch", str(log), "--out", str(kept)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as own:
+        assert own.stdout is not None
+        assert own.stderr is not None
+        for _ in range(5):
+            own.stdout.readline()
+        own.send_signal(number)
+        errors = own.stderr.read()
+    assert own.returncode == status
+    assert "interrupted; each line that was printed, kept or recorded is whole" in errors
+    assert len([json.loads(line) for line in kept.read_text().splitlines()]) == 5

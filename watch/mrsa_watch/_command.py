@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -23,7 +26,7 @@ from mrsa_watch._base.streams import run_with_outlets
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._version import __version__
 
-FAILED, MISUSE, BELOW, INTERRUPTED = 1, 2, 3, 130
+FAILED, MISUSE, BELOW, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 # spellings of version 1.0 that are still read
@@ -34,7 +37,31 @@ _OLD_FLAGS = {"--clients": "--num-clients", "--cohort": "--cohort-size", "--loss
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     given = list(sys.argv[1:] if words is None else words)
-    return run_with_outlets(lambda: _run(given), _say_error)
+    with _termination_heard():
+        return run_with_outlets(lambda: _run(given), _say_error)
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, by which supervisors and schedulers end a process."""
+
+
+@contextlib.contextmanager
+def _termination_heard() -> Iterator[None]:
+    """Take SIGTERM for an interrupt, in the main thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one is enough
+    raise _TerminatedError
 
 
 def _run(given: list[str]) -> int:
@@ -57,8 +84,10 @@ def _run(given: list[str]) -> int:
     except MemoryError:
         _say_error("the memory of this machine did not suffice")
         return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        said = "interrupted; each line that was printed, kept or recorded is whole"
+        print(f"{said}, and the same command continues", file=sys.stderr)
+        return TERMINATED if isinstance(interrupt, _TerminatedError) else INTERRUPTED
     except SystemExit as stop:  # of --help, or of a flag that is unknown
         return stop.code if isinstance(stop.code, int) else MISUSE
 
