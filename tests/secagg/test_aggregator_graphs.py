@@ -471,7 +471,7 @@ def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(policy, monkeyp
             if not np.array_equal(asked, adjacency):
                 continue  # mates of those who were not asked have other neighbours
             real = mj.protocol.run(np.ones((10, 1), int), asked, row, own, 8, entropy=trial,
-                                   blocks=2)  # fmt: skip
+                                   blocks=2, contexts=[b"one model"] * 10)  # fmt: skip
             status = mj.Status(int(found.status[trial]))
             assert alike.get(status, status) is real.status
             summed = found.survivors[trial, 3] & (status == mj.Status.OK)
