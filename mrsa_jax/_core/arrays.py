@@ -30,6 +30,7 @@ from mrsa_jax._core.pictures import with_picture
 from mrsa_watch._base.errors import KNOWN, ConfigurationError, check_integer, require, shortened
 from mrsa_watch._base.html import brief
 from mrsa_watch._base.tables import require_array
+from mrsa_watch._base.values import by_value
 
 _RULE = "must hold bools or integers"
 
@@ -286,13 +287,15 @@ def pytree(cls: type[_Value]) -> type[_Value]:
 
     It prints as `brief` does unless the class says how, or has `typed()`, which lists calls that
     may have made it: a factory and its arguments each. Notebooks then show its fields too, and
-    where it has `_cells()` a picture.
+    where it has `_cells()` a picture. It compares and hashes by value, arrays by type, shape and
+    bytes.
     """
     own = as_typed if hasattr(cls, "typed") else brief
     cls.__repr__ = cls.__dict__.get("__repr__", own)  # type: ignore[method-assign]
     if own is as_typed or hasattr(cls, "_cells"):
         cls._repr_html_ = with_picture  # type: ignore[attr-defined]
-    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, repr=False)(cls))
+    frozen = dataclasses.dataclass(frozen=True, eq=False, repr=False)
+    return jax.tree_util.register_dataclass(frozen(by_value(cls)))
 
 
 one_program = functools.partial(jax.jit, inline=True)

@@ -43,10 +43,12 @@ class Known(NamedTuple):
 
     mu: Float64[np.ndarray, " values"]
     masses: Float64[np.ndarray, " values"]
-    law: Any = _gaussian
+    law: Any = _gaussian.Gaussian
 
     @staticmethod
-    def of_counts(masses: np.ndarray, noise_multiplier: float, law: Any = _gaussian) -> Known:
+    def of_counts(
+        masses: np.ndarray, noise_multiplier: float, law: Any = _gaussian.Gaussian
+    ) -> Known:
         """Return the law of a client who is in m rounds with chance `masses[m]`."""
         kept = masses > _FOLDED
         kept[-1] = True
@@ -88,7 +90,7 @@ class Sampled:
     most: float
     budget: float
     times: Float64[np.ndarray, " trials"] | None = None
-    law: Any = _gaussian
+    law: Any = _gaussian.Gaussian
     rare: float = 0.0
 
     @staticmethod

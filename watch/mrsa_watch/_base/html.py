@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 from mrsa_watch._base.untrusted import printable
+from mrsa_watch._base.values import by_value
 
 _Result = TypeVar("_Result")
 
@@ -114,9 +115,12 @@ def told(value: Any) -> str:
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
 def finding(cls: type[_Result]) -> type[_Result]:
-    """Make a frozen dataclass that prints as `told`, or as `brief` where it has no `_rows`."""
+    """Make a frozen dataclass that prints as `told`, or as `brief` where it has no `_rows`.
+
+    It compares by value.
+    """
     cls.__repr__ = told if hasattr(cls, "_rows") else brief  # type: ignore[method-assign]
-    return dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    return dataclasses.dataclass(frozen=True, eq=False, repr=False)(by_value(cls))
 
 
 def brief_tuple(cls: type[_Result]) -> type[_Result]:
