@@ -18,11 +18,13 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._core.arrays import host_array, on_device, pytree
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_watch._base.errors import check_known, check_size, require
+from mrsa_watch._base.values import by_value
 
 SplitPolicy = Literal["ignore", "abort", "drop_block"]
 _V3, _V4 = 3, 4
 
 
+@by_value
 class LearntRound(NamedTuple):
     """What the server learns from a round.
 

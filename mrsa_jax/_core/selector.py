@@ -12,8 +12,10 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.registry import check_pytree
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class SelectorState(NamedTuple):
     """What a selector without further memory keeps between rounds.
 

@@ -36,6 +36,7 @@ from mrsa_jax.attacks._distinguish import BestTest, distinguish
 from mrsa_jax.dp import RingMechanism
 from mrsa_watch._base.errors import check_integer, require, require_methods
 from mrsa_watch._base.html import brief_tuple
+from mrsa_watch._base.values import by_value
 
 _INSIDE = 1.0 - 1e-6  # of the clip norm: the others are known as they are, not as clipped
 _LENGTH = 4.0  # of a canary in clip norms: what is not clipped, or to more than one, shows
@@ -45,6 +46,7 @@ _FAR = 64  # in steps: where noise of few steps has no mass
 
 
 @brief_tuple
+@by_value
 class Residuals(NamedTuple):
     """What is left of the sums without any update, over the rounds (of `Canaries.play`).
 
@@ -95,6 +97,7 @@ class Residuals(NamedTuple):
 
 
 @brief_tuple
+@by_value
 class CanaryScores(NamedTuple):
     """Scores of the best test, without the canary and with it (of `Canaries.play`).
 
@@ -172,7 +175,8 @@ def _between(counts: list[int], sizes: list[int], level: float) -> tuple[float, 
     return float(tpr_low - fpr_high), float(tpr_high - fpr_low)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Canaries:
     """The audit of one client (built by `canaries`).
 

@@ -23,8 +23,10 @@ from mrsa_jax.attacks._view import checked_parameters, checked_view
 from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.federated import unflatten
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class RecoveredInputs(NamedTuple):
     """What a dense layer's gradient tells; leading axes as of the view's updates.
 

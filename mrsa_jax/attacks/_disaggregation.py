@@ -29,6 +29,7 @@ from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._view import check_not_negative, checked_view
 from mrsa_jax.attacks.views import CountView
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 _EXACT = 1e-6  # noise below this share of the smallest signal counts as none
 _BISECTIONS = 30  # of a multiplier: far finer than float32 needs
@@ -36,6 +37,7 @@ _PUSH = 0.5  # how hard the last steps drive entries to 0 and 1
 _TILT = 0.02  # random slope, which parts the columns of clients with equal counts
 
 
+@by_value
 class Disaggregated(NamedTuple):
     """What disaggregation made of a view.
 

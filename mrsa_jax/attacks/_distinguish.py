@@ -27,11 +27,13 @@ from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.attacks._view import checked_view
 from mrsa_jax.attacks.views import AggregateView
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 _ROUNDING = 1e-12  # of an eigenvalue of M, relative to its largest
 _NOTHING = 1e-7  # of a column's part in a direction without variance
 
 
+@by_value
 class BestTest(NamedTuple):
     """A linear statistic of the sums along the shift, and how well it tells.
 
@@ -53,7 +55,8 @@ class BestTest(NamedTuple):
         return np.asarray(certain if np.isinf(self.mu) else values, np.float64)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Distinguish:
     """A test of whether a client's updates were shifted, built by `distinguish`.
 

@@ -28,6 +28,7 @@ from mrsa_jax._core.streams import as_key, host_generator
 from mrsa_jax.privacy import first_exposure
 from mrsa_watch._base.errors import check_integer
 from mrsa_watch._base.html import brief_tuple
+from mrsa_watch._base.values import by_value
 
 
 class _Span(NamedTuple):
@@ -69,6 +70,7 @@ class _Span(NamedTuple):
 
 
 @brief_tuple
+@by_value
 class ExposingRounds(NamedTuple):
     """What the server asked for and got (of `ExposingServer.play`).
 
@@ -89,6 +91,7 @@ class ExposingRounds(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class ExposingServer:
     """The adversary (built by `exposing_server`).
 

@@ -36,11 +36,13 @@ from mrsa_jax.attacks._view import (
 from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.federated import unflatten
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 _STEPS_AT_ONCE = 100  # between two reports
 _DROPS, _DROP = (3 / 8, 5 / 8, 7 / 8), 0.1  # of the step size, as in Geiping et al.
 
 
+@by_value
 class InvertedImages(NamedTuple):
     """What gradient inversion made of a view; leading axes as of the view's updates.
 

@@ -31,8 +31,10 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates, unflatten
 from mrsa_jax.quantize import StochasticQuantizer
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class Inconsistency(NamedTuple):
     """What a malicious server gets out of one round.
 
@@ -57,7 +59,8 @@ class Inconsistency(NamedTuple):
         return float(np.square(self.update[self.is_seen] - truth).sum() / np.square(truth).sum())
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class ModelInconsistency:
     """The scenario (built by `model_inconsistency`).
 

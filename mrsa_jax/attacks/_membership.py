@@ -29,10 +29,12 @@ from mrsa_jax.attacks.views import MembershipView
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_watch._base.errors import check_integer, needed, require
+from mrsa_watch._base.values import by_value
 
 _LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its logit
 
 
+@by_value
 class MembershipScores(NamedTuple):
     """A membership attack's findings on each candidate; leading axes as of the view's parameters.
 
@@ -51,7 +53,8 @@ class MembershipScores(NamedTuple):
         return self.scores >= self.threshold
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Membership:
     """The attack (built by `membership`).
 

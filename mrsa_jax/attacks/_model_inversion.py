@@ -27,8 +27,10 @@ from mrsa_jax.attacks._view import (
 )
 from mrsa_jax.attacks.views import ModelView, WireView
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class InvertedClasses(NamedTuple):
     """What model inversion made of a view; leading axes as of the view's parameters.
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float32, Float64, Int64
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.device import at_once
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.values import by_value
 
 _MAPS = 12  # of float32, that SSIM makes of an image
 _WINDOW, _WIDTH = 11, 1.5  # Gaussian window of SSIM as published: side and standard deviation
@@ -184,6 +185,7 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
     return np.asarray(linear_sum_assignment(cost)[1], np.int64)
 
 
+@by_value
 class MembershipScore(NamedTuple):
     """How well scores tell members from non-members.
 

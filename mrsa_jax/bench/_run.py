@@ -28,6 +28,7 @@ from mrsa_jax.bench.harness import (
     row,
 )
 from mrsa_watch._base.errors import nearest, require
+from mrsa_watch._base.values import by_value
 
 if TYPE_CHECKING:
     from mrsa_jax.study import Progress
@@ -237,6 +238,7 @@ class LeftOut:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Report:
     """What a run found.
 

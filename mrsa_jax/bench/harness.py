@@ -20,12 +20,12 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.sources import commit, version_of
 from mrsa_watch._base.errors import MrsaError, needed
+from mrsa_watch._base.values import by_value
 
 
 class ResultsDifferError(AssertionError):
@@ -44,6 +44,7 @@ class PeerError(MrsaError, RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Measurement:
     """One case of one benchmark, ours against a peer's.
 
@@ -400,6 +401,7 @@ def now() -> str:
 # `_x.py`, whose `cases(quick)` returns its cases in order.
 
 
+@by_value
 class Case(NamedTuple):
     """One measurement to be made.
 
@@ -414,7 +416,7 @@ class Case(NamedTuple):
     name: str
     measure: Callable[[], Measurement]
     needs: str | None = None
-    sizes: Mapping[str, Any] = MappingProxyType({})
+    sizes: Mapping[str, Any] = {}  # never changed
     memory: int = 0
 
 

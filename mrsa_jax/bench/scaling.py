@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mrsa_watch._base.errors import require
+from mrsa_watch._base.values import by_value
 
 if TYPE_CHECKING:
     from mrsa_jax.plotting.chart import Chart
@@ -27,6 +28,7 @@ LEVEL = 0.01
 """Chance that any of the cases of a run is called slower, or any faster, where none is."""
 
 
+@by_value
 class Law(NamedTuple):
     """A power law, `seconds = factor * x ** exponent`.
 
@@ -80,6 +82,7 @@ def fit_law(x: Any, y: Any) -> Law:
     return Law(slope, math.exp(start), slope - half, slope + half)
 
 
+@by_value
 class Curve(NamedTuple):
     """Times over one setting, all others alike.
 
@@ -192,6 +195,7 @@ def scaling_charts(found: Sequence[Curve]) -> dict[str, Chart]:
 # ---- Records of two runs: has a case become slower?
 
 
+@by_value
 class Change(NamedTuple):
     """What became of the time of a case.
 

@@ -21,6 +21,7 @@ from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import brief, finding
+from mrsa_watch._base.values import by_value
 
 
 @finding
@@ -101,7 +102,8 @@ def _check_images(name: str, inputs: np.ndarray) -> None:
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class ClientData:
     """Training samples of all clients: one pool, and for each client the indices that it holds.
 

@@ -17,6 +17,7 @@ from mrsa_jax.availability import independent
 from mrsa_jax.selection import Fairness, from_lines, rollout_metrics
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import telling, told
+from mrsa_watch._base.values import by_value
 
 # ---- Families of lines: blocks, grids, rectangles of thicker cells, nets of several directions.
 #
@@ -158,6 +159,7 @@ def _lines(*classes: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
+@by_value
 class Judgement:
     """What a family of lines promises and costs.
 

@@ -23,13 +23,15 @@ from mrsa_jax.dp._account import account
 from mrsa_jax.dp._coins import least_epsilon, privacy_loss_distribution
 from mrsa_watch._base.errors import check_chance, require
 from mrsa_watch._base.html import brief, number, telling
+from mrsa_watch._base.values import by_value
 
 _CELLS = 100  # of a release, in a standard deviation of the noise
 _REACH = 9.0  # standard deviations beyond the means; what is further out is left to both sides
 _STEP = 1e-3  # of privacy losses, rounded so that epsilon is never too large
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Amplification:
     """What blocks cost and buy (built by `amplification`); an entry for each T.
 

@@ -29,6 +29,7 @@ from mrsa_watch._base.errors import (
     require,
 )
 from mrsa_watch._base.html import brief
+from mrsa_watch._base.values import by_value
 
 ORDERS: tuple[float, ...] = (
     *(round(1.0 + 0.0101 * 1.1**power, 6) for power in range(48)),  # what large epsilons take
@@ -314,7 +315,8 @@ _VAST = 1e250  # stands for an infinite divergence, of which a client may have n
 _LEAST = 1.01  # no orders below it: 1 / (order - 1) takes their digits
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Composed:
     """Differential privacy of sums whose noise is a ring mechanism's.
 
@@ -394,7 +396,8 @@ class Composed:
         return np.where(self.kinds < 0, np.nan, found[..., self.kinds])
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class RingLosses:
     """What a number of full sums cost together, any real number: mu is its square root.
 

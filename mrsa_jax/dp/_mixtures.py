@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Integer
 
 from mrsa_jax._core import gaussian as _gaussian
+from mrsa_watch._base.values import by_value
 
 _STAKES = 0.5 ** np.arange(0.0, 14.0, 1.5)
 _FACTORS = 16  # that are multiplied before a logarithm is taken
@@ -32,6 +33,7 @@ _LOOKED_UP = 2**15  # values that stay in cache
 _TOLERANCE = 1e-6  # of an interval's ends
 
 
+@by_value
 class Known(NamedTuple):
     """mu of one client over histories, of known law.
 
@@ -72,6 +74,7 @@ class Known(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Sampled:
     """mu over simulated histories, of clients with equal laws, of whom each trial has several.
 

@@ -16,7 +16,8 @@ from jaxtyping import Float64
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.matrices import lower_triangle
-from mrsa_watch._base.errors import check_size, require
+from mrsa_watch._base.errors import check_size, needed, require
+from mrsa_watch._base.values import by_value
 
 # ---- Noise that is correlated over rounds, by a strategy matrix.
 #
@@ -166,7 +167,8 @@ class Law(Protocol):
         """Return mu after each sum."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Independent:
     """Independent noise in each sum.
 
@@ -204,7 +206,8 @@ class Independent:
         return own / scale, scale, np.flatnonzero(bare)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Correlated:
     """Noise that a strategy correlates over the rounds, one sum each.
 

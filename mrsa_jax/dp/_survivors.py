@@ -10,8 +10,10 @@ from mrsa_jax import hetero, privacy, selection
 from mrsa_jax._core.arrays import as_integers, check_integers, host_array
 from mrsa_watch._base.errors import check_count, require
 from mrsa_watch._base.tables import is_table
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class Sums(NamedTuple):
     """Learnt sums, one a row.
 

@@ -15,8 +15,10 @@ from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_loss, check_model, num_outputs, unflatten
 from mrsa_watch._base.errors import check_count, require
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class Evaluation(NamedTuple):
     """Accuracy and mean loss on a test set, or f32 [N] on those of clients."""
 

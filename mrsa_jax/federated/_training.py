@@ -28,6 +28,7 @@ from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 from mrsa_watch._base.errors import check_count, require, require_methods
 from mrsa_watch._base.html import finding, shown, telling
+from mrsa_watch._base.values import by_value
 
 
 @finding
@@ -198,6 +199,7 @@ class Training:
         ]
 
 
+@by_value
 class Rounds(NamedTuple):
     """The rounds to train: who survived, and the keys of their graphs where there are any."""
 

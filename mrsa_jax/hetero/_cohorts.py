@@ -24,6 +24,7 @@ from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
 from mrsa_jax.quantize.budgets import largest_levels
 from mrsa_watch._base.errors import check_integer, nearest, require
+from mrsa_watch._base.values import by_value
 
 # ---- From transmission rates of clients their groups, and the groups' numbers of levels.
 #
@@ -203,6 +204,7 @@ _APART = -1  # the group of a client who takes no part
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class CohortGroups:
     """Who sums in which group in one round.
 

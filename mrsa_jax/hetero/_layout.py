@@ -32,6 +32,7 @@ from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan
 from mrsa_jax.secagg._aggregator_state import memberships
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 ModulusRule = Literal["exact", "power_of_two"]
 # as in `quantize.stochastic`: float32 tells no more apart
@@ -61,6 +62,7 @@ class SegmentBlock:
     modulus: int
 
 
+@by_value
 class SegmentRows(NamedTuple):
     """Segments of a layout as arrays, side by side (Z of them, or a part).
 

@@ -16,6 +16,7 @@ from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
+from mrsa_watch._base.values import by_value
 from mrsa_watch.logs import ParticipationLog, of_part
 
 _MOST_NOTED, _MOST_TOLD = 5, 3
@@ -28,6 +29,7 @@ Noted = tuple[tuple[Hashable, float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Drifting:
     """How clients' updates are assumed to drift over the rounds of a log; checked when made.
 
@@ -142,6 +144,7 @@ def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Hidden:
     """How well clients are hidden in the sums, without noise.
 
@@ -304,6 +307,7 @@ def plain(name: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Noise:
     """Noise that was added to each learnt sum, as given to an audit; checked when made.
 
@@ -403,6 +407,7 @@ Told = tuple[tuple[Hashable, float, float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Noisy:
     """How well a client can be distinguished beneath noise: (client, mu, epsilon), the worst first.
 

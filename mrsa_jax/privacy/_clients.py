@@ -32,6 +32,7 @@ from mrsa_jax.privacy.solver import (
 )
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.values import by_value
 
 _SHARE = 0.5  # of the effort for the least of all
 _MOST_SAID = 3  # sentences in a notebook
@@ -40,6 +41,7 @@ _NUMBERS = ("nobody", "this client", "these two", "these three", "these four")
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class ClientPrivacy:
     """The weak privacy T_i of each client: intervals, and what proves them.
 

@@ -28,6 +28,7 @@ from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy.solver import Progress, reduced_echelon, residues_of
 from mrsa_watch._base.errors import check_number, check_size, require
 from mrsa_watch._base.primes import draw_primes, enough_primes
+from mrsa_watch._base.values import by_value
 
 _ROUTES = ("sums", "neighbours", "either")
 _AT_ONCE = 256  # coalitions of a part, of which each core has one
@@ -38,6 +39,7 @@ _LEAST_PRIME = 2**30  # of those that are drawn
 _Judge = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+@by_value
 class Chance(NamedTuple):
     """Chances that were counted, with exact 95 % intervals (Clopper-Pearson).
 
@@ -53,6 +55,7 @@ class Chance(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Route:
     """How often coalitions exposed somebody by one route.
 
@@ -80,6 +83,7 @@ class Route:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class CollusionRisk:
     """Probability of exposure for each fraction of clients that collude with the server.
 

@@ -43,6 +43,7 @@ from mrsa_jax.privacy.solver import (
 )
 from mrsa_watch._base.errors import check_integer, nearest, require
 from mrsa_watch._base.primes import draw_primes
+from mrsa_watch._base.values import by_value
 
 # ---- Weak privacy after every round of one history, proved backwards from the ends of plateaus.
 #
@@ -56,6 +57,7 @@ _SEARCHES = 4  # one takes at most a quarter of what is left, so that earlier le
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Witness:
     """A combination of rounds that a weak privacy was read off.
 

@@ -24,12 +24,14 @@ from mrsa_jax.protocol.errors import PartedBlockError
 from mrsa_jax.secagg import SegmentPlan
 from mrsa_jax.secagg._aggregator_state import check_blocks, check_plan
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 LAST_ROUND = 2**32 - 1
 """The largest number of a round, one word on the wire."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class Terms:
     """The public terms of a round with signatures, of which each client holds its own copy.
 

@@ -35,6 +35,7 @@ from mrsa_jax.protocol._wire import (
     residue_bits,
     unpack_residues,
 )
+from mrsa_watch._base.values import by_value
 
 SATURATED = 2**16 - 1
 Entries = tuple[tuple[int, bytes], ...]
@@ -186,7 +187,8 @@ class ShareList(Message):
     LISTS = (("ciphertexts", SEALED_BYTES),)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class MaskedInput:
     """Step 2, up: a client's input under all its pads.
 

@@ -22,6 +22,7 @@ from mrsa_jax.quantize import ClipRule, LatticeQuantizer, Quantizer, RingNoise
 from mrsa_jax.quantize.wrapping import has_left, lifted
 from mrsa_jax.secagg._types import SegmentPlan, key_material as material_of
 from mrsa_watch._base.errors import check_integer, require, require_methods
+from mrsa_watch._base.values import by_value
 
 # ---- Which clients may be in the sums of a plan of many blocks, and which lists clients refuse.
 #
@@ -174,6 +175,7 @@ def holders(
 # ---- What averages through ring sums have in common: contract, state, and who survives a round.
 
 
+@by_value
 class AggregatorState(NamedTuple):
     """What the next round needs.
 
@@ -204,6 +206,7 @@ class AggregatorState(NamedTuple):
         return AggregatorState(self.round_index + jnp.int32(1), width)
 
 
+@by_value
 class AggregateOut(NamedTuple):
     """What a round gives.
 

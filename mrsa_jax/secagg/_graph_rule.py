@@ -30,8 +30,10 @@ from mrsa_jax._core.status import Status
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import _learnt_components
 from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class SlotRound(NamedTuple):
     """One round in the slots of its participants.
 

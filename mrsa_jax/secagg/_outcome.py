@@ -19,11 +19,13 @@ from mrsa_jax.secagg._aggregator_state import admitted, heeded, holders
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, only_total, segment_plan
 from mrsa_watch._base.html import Markup, card, finding, shown, table
+from mrsa_watch._base.values import by_value
 
 # ---- What one run of the four-step protocol gives, whether with real messages or with arrays.
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class StepReport:
     """What one step of the protocol cost.
 
@@ -151,6 +153,7 @@ def _seconds(value: float) -> str:
 _V2, _V3, _V4 = 2, 3, 4
 
 
+@by_value
 class PlanOutcome(NamedTuple):
     """What becomes of a round.
 

@@ -21,6 +21,7 @@ from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_integer, check_size, require
+from mrsa_watch._base.values import by_value
 
 
 @pytree
@@ -166,6 +167,7 @@ def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) ->
 # ---- Balls in bins: each client draws one of b places, once or in each epoch of b rounds.
 
 
+@by_value
 class BinsState(NamedTuple):
     """What balls in bins remembers between rounds.
 

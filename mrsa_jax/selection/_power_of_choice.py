@@ -32,10 +32,12 @@ from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._metrics import all_or_none
 from mrsa_jax.selection._ranking import Steps, Words, over_trials
 from mrsa_watch._base.errors import check_size, require
+from mrsa_watch._base.values import by_value
 
 _UNIT = 2.0**-23  # logarithms of losses are multiples of this: integers, equal on every machine
 
 
+@by_value
 class PowerOfChoiceState(NamedTuple):
     """What power-of-choice remembers between rounds.
 

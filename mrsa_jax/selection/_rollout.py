@@ -36,10 +36,12 @@ from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.values import by_value
 
 _BEFORE_ROUNDS = 2**32 - 1  # the round index that stands for "before the first round"
 
 
+@by_value
 class RolloutMetrics(NamedTuple):
     """Statistics of many rollouts, gathered without keeping their histories.
 

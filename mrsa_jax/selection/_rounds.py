@@ -42,8 +42,10 @@ from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief
+from mrsa_watch._base.values import by_value
 
 
+@by_value
 class RoundHistory(NamedTuple):
     """Rounds with dropouts inside, of one trial or many.
 

@@ -23,6 +23,7 @@ from mrsa_jax._core.streams import Stream, as_key, client_words, fold
 from mrsa_jax.selection._blocks import BlockSelection, batch_partitioning
 from mrsa_jax.selection._checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require
+from mrsa_watch._base.values import by_value
 
 # ---- Minimum separation: whoever took part rests for some rounds, under any other scheme.
 #
@@ -30,6 +31,7 @@ from mrsa_watch._base.errors import check_known, check_size, require
 # ("b-min-separated participation"). A wrapper: the scheme inside sees rested clients only.
 
 
+@by_value
 class SeparationState(NamedTuple):
     """What minimum separation remembers between rounds.
 
@@ -212,6 +214,7 @@ class PlacedSelection:
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 
+@by_value
 class PartBlocks(NamedTuple):
     """Blocks whose members train the same parts.
 

@@ -13,6 +13,7 @@ import numpy as np
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
 from mrsa_watch._base.html import counted, finding, hidden_words, number, shown, telling, told
 from mrsa_watch._base.untrusted import printable
+from mrsa_watch._base.values import by_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,6 +121,7 @@ def _words(value: float | None) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Findings:
     """What a command found.
 
@@ -140,7 +142,7 @@ class Findings:
         return []  # sentences say it
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)  # it grows while the attack runs
 class AttackFindings:
     """What an attack has found so far.
 

@@ -19,6 +19,7 @@ import numpy as np
 from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.files import user_path
 from mrsa_watch._base.untrusted import printable
+from mrsa_watch._base.values import by_value
 from mrsa_watch._gate_log import GateLog
 from mrsa_watch._gate_names import Clients, Cohort
 from mrsa_watch._gate_part import Bars, Judged
@@ -40,6 +41,7 @@ _MOST_PASSED, _MOST_SEARCHED = 2 * 10**6, 2**14
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class GateState:
     """What a history leaks after the sums so far.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from mrsa_watch._base.errors import check_integer, check_number, require
 from mrsa_watch._base.html import hidden_words
+from mrsa_watch._base.values import by_value
 from mrsa_watch._gate import Gate
 
 _MOST_ROUNDS, _MOST_CLIENTS = 200_000, 10**7
@@ -18,6 +19,7 @@ _SURE = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Preflight:
     """Chances of rounds, and what simulated histories of a plan leak.
 

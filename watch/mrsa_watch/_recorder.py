@@ -245,6 +245,10 @@ class Recorder:
             self._file.close()
             raise
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or sent to another process, which could not hold the log as well."""
+        raise TypeError("a Recorder holds its log: it cannot be copied, nor leave its process")
+
     def __enter__(self) -> Recorder:
         return self
 

@@ -26,11 +26,13 @@ from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.secagg.failures import _judging, _verdicts
 from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import number, telling, told
+from mrsa_watch._base.values import by_value
 
 Progress = Callable[[int, int], Any]
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Rate:
     """How often something happened, with an exact interval.
 
@@ -61,6 +63,7 @@ class Rate:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class FailureRates:
     """What became of simulated rounds; every rate is over all of them.
 

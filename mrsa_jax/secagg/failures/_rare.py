@@ -33,12 +33,14 @@ from mrsa_jax.secagg.failures._theory import log_chance, log_sum
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
 from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import telling, told
+from mrsa_watch._base.values import by_value
 
 _PLANTED_BYTES = 2**6  # of a client's words and numbers, while its round is planted
 _PRIVACY, _RELIABILITY = 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class RareRate:
     """A chance as an exact factor times a counted share, in natural logarithms.
 
@@ -99,6 +101,7 @@ class RareRate:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class RareFailureRates:
     """Chances of the failures of a round, however small.
 

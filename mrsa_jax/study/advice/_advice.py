@@ -14,6 +14,7 @@ from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Setting
 from mrsa_watch._base.html import card, hidden_words
 from mrsa_watch._base.untrusted import printable
+from mrsa_watch._base.values import by_value
 
 _LEAST_SHARE = 0.8  # of random selection's mean clients per round, without requirements
 
@@ -232,6 +233,7 @@ def enforced(chosen: Option, loss_rate: float) -> str:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
+@by_value
 class Advice:
     """What each scheme gives, and which to take.
 

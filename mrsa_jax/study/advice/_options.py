@@ -18,6 +18,7 @@ from mrsa_jax.study._build import build_online, expected_cardinality, guaranteed
 from mrsa_jax.study._config import ProtocolConfig, Scheme
 from mrsa_jax.study.advice._played import Interval, Played, Setting, play
 from mrsa_watch._base.errors import ConfigurationError
+from mrsa_watch._base.values import by_value
 
 _MOST_TARGETS, _FEWEST_TARGETS = 7, 3
 _LARGEST_GRID = 8  # the size of whose sums is known exactly
@@ -113,6 +114,7 @@ POLICIES: tuple[SplitPolicy, ...] = typing.get_args(SplitPolicy)
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Option:
     """A scheme with the sizes that it fits: what it keeps in any number of rounds, and its cost.
 

@@ -14,6 +14,7 @@ from mrsa_jax._core.statistics import half_interval
 from mrsa_jax._core.streams import threshold
 from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._trial import learnt_sums
+from mrsa_watch._base.values import by_value
 
 _EFFORT = 0.0  # of the search for weak T, which takes longer than all else
 _ENTRIES = 1_000_000  # rounds x clients from which on blocks go as one: below, new shapes cost more
@@ -65,6 +66,7 @@ class Setting:
 
 
 @dataclasses.dataclass(frozen=True)
+@by_value
 class Played:
     """A scheme after the simulated rounds; intervals are of the mean over trials, at 95 %.
 

@@ -17,12 +17,14 @@ import numpy as np
 
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import brief, telling
+from mrsa_watch._base.values import by_value
 from mrsa_watch.logs._identity import least_shared_float, likeness, number_of
 from mrsa_watch.logs._integers import integer_rows
 from mrsa_watch.logs._names import fault, fault_alike
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+@by_value
 class ParticipationLog:
     """A participation history with the names that its system gave to rounds and clients.
 
