@@ -42,6 +42,7 @@ from mrsa_jax import (
     selection,
     study,
 )  # fmt: skip
+from mrsa_jax._core import round_rules
 from mrsa_jax._core.arrays import pytree
 from mrsa_jax.attacks import (
     _canaries,
@@ -55,7 +56,10 @@ from mrsa_jax.attacks import (
     _model_inversion,
 )  # fmt: skip
 from mrsa_jax.bench import harness, scaling
+from mrsa_jax.dp import _mechanism
+from mrsa_jax.privacy import _audit_rounds
 from mrsa_jax.protocol import messages
+from mrsa_jax.secagg import _aggregator_state, _graph_rule
 from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
 from mrsa_jax.study._report_folder import SavedReport
 from mrsa_watch._base.values import contents
@@ -164,7 +168,8 @@ _OPTIMIZER = optax.GradientTransformation(optax.init_empty_state, _same)
 
 
 def _filled(kind: Any) -> Any:
-    return kind(*(np.full(2, float(number)) for number in range(len(kind._fields))))
+    size = len(inspect.signature(kind).parameters)
+    return kind(*(np.full(2, float(number)) for number in range(size)))
 
 
 def _measurement() -> Any:
@@ -387,7 +392,8 @@ ARRAYS = (
     _canaries.Residuals, _dense_recovery.RecoveredInputs, _disaggregation.Disaggregated,
     _exposing_server.ExposingRounds, _gradient_inversion.InvertedImages,
     _inconsistency.Inconsistency, _membership.MembershipScores, _model_inversion.InvertedClasses,
-    _distinguish.BestTest,
+    _distinguish.BestTest, _aggregator_state.AggregateOut, _aggregator_state.AggregatorState,
+    _audit_rounds.OverRounds, _graph_rule.SlotRound, _mechanism.Composed, round_rules.LearntRound,
 )  # fmt: skip
 MAKERS |= {kind.__name__: functools.partial(_filled, kind) for kind in ARRAYS}
 
