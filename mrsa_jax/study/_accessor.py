@@ -15,6 +15,7 @@ import numpy as np
 
 from mrsa_jax import plotting
 from mrsa_jax.study import _cite, _points, _report, _summary
+from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._config import scheme_label
 from mrsa_jax.study._explorer import Explorer, explorer
 from mrsa_watch._base.errors import require
@@ -220,7 +221,7 @@ class StudyAccessor:
         from mrsa_jax.study._report_sweep import sweep_page
 
         results = self._checked()
-        manifest: dict[str, Any] = {"command": "study", "seed": "unknown", **results.attrs}
+        manifest: dict[str, Any] = {"command": "study", "seed": "unknown", **attributes(results)}
         target = pathlib.Path(path)
         target = target / "report.html" if target.is_dir() else target
         if self.is_sweep:

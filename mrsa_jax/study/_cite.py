@@ -21,6 +21,7 @@ from mrsa_jax._version import __version__
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as schemes
+from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._config import command_of, to_dict
 from mrsa_jax.study._kinds import KINDS, attacks
 from mrsa_jax.study._parts import KINDS as parts
@@ -372,11 +373,12 @@ def _own_part(kind: str, text: str) -> Any:
 
 def _of_results(results: Any) -> Iterator[_Found]:
     """Yield the papers of a study's data set: its provenance, or else its schemes."""
-    yield from _of_settings(results.attrs)
-    yield from map(tuple, results.attrs.get("papers", ()))
-    if "config" not in results.attrs:
+    told = attributes(results)
+    yield from _of_settings(told)
+    yield from map(tuple, told.get("papers", ()))
+    if "config" not in told:
         yield _MULTIROUND, "multi-round privacy", ""
-    if "config" not in results.attrs and "scheme" in results.coords:
+    if "config" not in told and "scheme" in results.coords:
         for label in results["scheme"].values.ravel().tolist():
             yield from _of_field("scheme", label)
 

@@ -18,7 +18,7 @@ from mrsa_jax.study import _commands, _config, attacks_on_models, attacks_on_sum
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
 from mrsa_jax.study._commands import AdviseConfig, AuditConfig, SecaggConfig
 from mrsa_jax.study._config import DemoConfig, SimulateConfig, TrainConfig
-from mrsa_jax.study._load import check_types
+from mrsa_jax.study._load import check_types, with_plain_values
 from mrsa_jax.study._parts import check_parts
 from mrsa_watch._base.errors import ConfigurationError, require, shortened
 
@@ -261,8 +261,9 @@ def validate(config: Any) -> None:
 
 
 def checked(config: Any) -> Any:
-    """Return a configuration that keeps all rules, with paths for what may be text; or raise."""
+    """Return a configuration of Python's own values that keeps all rules; or raise."""
     kind = kind_of(config)
+    config = with_plain_values(config)
     check_types(config)
     check_parts(config)
     paths = {

@@ -10,7 +10,7 @@ import pathlib
 import tomllib
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 from mrsa_jax._core.flags import check_ranges, renamed
@@ -24,6 +24,7 @@ FoundT = TypeVar("FoundT")
 _MOST_BYTES = 2**24
 _MOST_DEPTH = 20
 _MOST_KEY = 100
+_MOST_VALUES = 10**6
 _hints: Any = functools.cache(typing.get_type_hints)  # each point of a sweep is checked
 
 
@@ -131,7 +132,7 @@ def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
 def read_toml(path: pathlib.Path, argument: str) -> str:
     """Return the text of a file of settings, or raise the error that names the argument."""
     try:
-        return read_bytes(path, _MOST_BYTES).decode()
+        return read_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"`{argument}` must be valid TOML; {path}: {error}") from error
 
@@ -150,7 +151,7 @@ def parse_toml(text: str, argument: str, path: pathlib.Path | None = None) -> di
     """
     rule = f"`{argument}` must be valid TOML; " + (f"{path}: " if path is not None else "")
     try:
-        content = tomllib.loads(text)
+        content = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         words = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigurationError(f"{rule}{words}") from error
@@ -260,6 +261,74 @@ def _check_type(hint: Any, value: Any, name: str, check_table: Callable[[Any], N
         is_bool = isinstance(value, bool) and hint is not bool
         fits = isinstance(value, float | int if hint is float else hint) and not is_bool
         require(fits, name, f"must be of type {hint.__name__}", value)
+
+
+def plain_values(value: Any, path: str = "") -> Any:
+    """Return settings from Python as a TOML file would hold them, exactly; objects stay.
+
+    Arrays, series, tuples and ranges become lists, their numbers Python's, and paths text.
+
+    Args:
+        value: Settings, or a part of them.
+        path: Where they stand, for messages.
+
+    Raises:
+        ConfigurationError: For masked entries, and ranges of more values than a sweep may have.
+
+    Examples:
+        >>> import numpy as np
+        >>> plain_values({"rounds": np.int64(9), "rates": np.array([0.1, 0.5]), "t": (1, 2)})
+        {'rounds': 9, 'rates': [0.1, 0.5], 't': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {name: plain_values(own, _below(path, name)) for name, own in value.items()}
+    if isinstance(value, range):
+        count = (value.stop - value.start) // value.step  # one of very many has no length
+        require(count <= _MOST_VALUES, path, f"must have at most {_MOST_VALUES} values", value)
+        return list(value)
+    if type(value) in (list, tuple):
+        return [plain_values(own, f"{path}[{i}]") for i, own in enumerate(value)]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "dtype") and hasattr(value, "__array__"):
+        return _plain_array(value, path)
+    return value
+
+
+def with_plain_values(config: ConfigT) -> ConfigT:
+    """Return settings whose numbers and lists are Python's own, its tables' too."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(typing.cast(Any, config)):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            table = with_plain_values(value)
+            changes |= {field.name: table} if table is not value else {}
+        elif not _is_plain(value):
+            plain = plain_values(value, field.name)
+            changes[field.name] = tuple(plain) if isinstance(plain, list) else plain
+    return dataclasses.replace(typing.cast(Any, config), **changes) if changes else config
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))
+    is_array = hasattr(value, "dtype") and hasattr(value, "__array__")
+    return not is_array and not isinstance(value, range)
+
+
+def _below(path: str, name: Any) -> str:
+    return f"{path}.{name}" if path else str(name)
+
+
+def _plain_array(value: Any, path: str) -> Any:
+    import numpy as np  # --help must not wait for it
+
+    try:
+        array = np.ma.asanyarray(value)
+    except (TypeError, ValueError):  # JAX's keys and traced values have no numbers to show
+        return value
+    require(not np.ma.is_masked(array), path, "must have no masked entries", value)
+    return np.asarray(array).tolist()
 
 
 def read_value(hint: Any, value: Any, dotted: str) -> Any:

@@ -17,6 +17,7 @@ from mrsa_jax.plotting.points import (
     quantity,
 )
 from mrsa_jax.study import _summary
+from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._config import DataConfig, PopulationConfig
 from mrsa_watch._base.html import number
 
@@ -124,7 +125,7 @@ def is_sweep(results: xr.Dataset) -> bool:
 
 def axes_of(results: xr.Dataset) -> tuple[str, ...]:
     """Return the names of a sweep's axes, the outermost first."""
-    named = [str(axis["name"]) for axis in results.attrs.get("axes", ())]
+    named = [str(axis["name"]) for axis in attributes(results).get("axes", ())]
     found = [name for name in named if name in results.dims]
     return tuple(found or (str(dim) for dim in results["done"].dims))
 
@@ -270,7 +271,7 @@ def _advice(results: xr.Dataset, table: pd.DataFrame, names: Sequence[str]) -> l
     chosen = [name for name in names if name not in (*seeds, *given)]
     pooled = _pooled(table, [*given, *chosen])
     cohort = columns_of(results, "cohort_size")
-    config = results.attrs.get("config", {})
+    config = attributes(results).get("config", {})
     base = config.get("base", config).get("population", {}).get("cohort_size")
     if not (cohort or base):
         return []

@@ -23,6 +23,7 @@ import numpy as np
 
 from mrsa_jax._core.sources import commit
 from mrsa_jax.study import _run_folder
+from mrsa_jax.study._attributes import with_attributes
 from mrsa_jax.study._config import Settings, command_of, config_hash, to_dict
 from mrsa_watch._base.errors import (
     ConfigurationError,
@@ -236,7 +237,7 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         "version that took them for equal: run its settings again"
     )
     require(not is_weighted or "weights" in results, "path", rule, str(folder))
-    return _accessor.find_schemes(results).assign_attrs(told)
+    return with_attributes(_accessor.find_schemes(results), told)
 
 
 def measured_drift(folder: pathlib.Path) -> tuple[float, float]:

@@ -29,6 +29,7 @@ from mrsa_jax.study import (
     _trial,
 )
 from mrsa_jax.study._accessor import find_schemes
+from mrsa_jax.study._attributes import attributes, with_attributes
 from mrsa_jax.study._build import build_bounded
 from mrsa_jax.study._config import Config, DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study._load import to_toml
@@ -95,7 +96,7 @@ class SavedStudy:
     @property
     def performance(self) -> dict[str, str]:
         """How each scheme's training went, in a line; empty without one."""
-        records = self.results.attrs.get("performance", {})
+        records = attributes(self.results).get("performance", {})
         return {label: performance_words(record) for label, record in records.items()}
 
     @property
@@ -105,7 +106,7 @@ class SavedStudy:
             "out": str(self.out),
             "rows": [dataclasses.asdict(row) for row in self.rows],
             "sentences": list(self.sentences),
-            "performance": self.results.attrs.get("performance", {}),
+            "performance": attributes(self.results).get("performance", {}),
         }
 
 
@@ -142,12 +143,13 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
 def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
     """Return results that know what they are of, and what can be asked of them."""
     _accessor.register()
-    return find_schemes(results).assign_attrs(
-        command=_config.command_of(type(config)),
-        config_hash=_config.config_hash(config),
-        config=_config.to_dict(config),
-        seed=config.seed,
-    )
+    told = {
+        "command": _config.command_of(type(config)),
+        "config_hash": _config.config_hash(config),
+        "config": _config.to_dict(config),
+        "seed": config.seed,
+    }
+    return with_attributes(find_schemes(results), told)
 
 
 def run_and_save(
@@ -226,7 +228,7 @@ def _save(
         ahead.draw(results)
     saved = SavedStudy.of(results, config.out)
     show(saved)
-    folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
+    folder.manifest.update(attributes(results))  # how trainings went, which no result depends on
     folder.write_results(results)
     (folder.path / "config.toml").write_text(
         to_toml(_config.without_wishes(config)), encoding="utf-8"
@@ -401,4 +403,4 @@ def _study(
     config = settings | {"labels": list(histories)}
     attrs = {"command": command, "config": config, "papers": papers}
     attrs["seed"] = settings.get("seed", "unknown")
-    return find_schemes(xr.Dataset(variables, coords=axes)).assign_attrs(attrs)
+    return with_attributes(find_schemes(xr.Dataset(variables, coords=axes)), attrs)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.status import Status
+from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._page import text_of
 from mrsa_watch._base.html import hidden_words, number
 
@@ -320,7 +321,7 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
     if early:
         said[0] += " " + _yet_sentence(early)
     if any(row.failures for row in rows):
-        protocol = results.attrs.get("config", {}).get("protocol", {})
+        protocol = attributes(results).get("config", {}).get("protocol", {})
         said.append(_failure_sentence(rows, rounds) + _REFUSED * bool(protocol.get("whole_blocks")))
     if "weights" in results:
         said.append(text_of("said_weights"))

@@ -18,6 +18,7 @@ from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as selection
 from mrsa_jax.study import _parts
+from mrsa_jax.study._load import plain_values
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study._runner import Machine
 from mrsa_jax.study.sweeps._axes import load_sweep, sweep_of
@@ -54,7 +55,8 @@ def sweep(
 
     Args:
         study: A TOML file, or what one holds: settings of `simulate` or `train` (named by
-            `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
+            `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`). Numbers may be
+            NumPy's, and lists arrays, tuples, ranges or series: the points are the same.
         out: Folder of the store; as the study says, or `results/sweep`, if left out.
         overwrite: Replace another study there, or start this one anew.
         reuse: Folder of another sweep: points that it has are taken from there.
@@ -106,7 +108,10 @@ def sweep(
     progress = checked_progress(progress)
     with contextlib.ExitStack() as stack:
         objects = Objects(stack, depends)
-        asked = sweep_of(objects.named(study)) if isinstance(study, Mapping) else load_sweep(study)
+        if isinstance(study, Mapping):
+            asked = sweep_of(objects.named(plain_values(study)))
+        else:
+            asked = load_sweep(study)
         rule = "must only be set with objects: what is registered names its own with `register`"
         require(depends is None or bool(objects.names), "depends", rule, depends)
         rule = (
