@@ -21,7 +21,7 @@ import pathlib
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -30,6 +30,7 @@ from mrsa_watch._base.errors import ConfigurationError, MrsaError, nearest, requ
 
 _LOADED: dict[str, dict[str, str]] = {}  # digests of each one's own text and its neighbours'
 _loading: list[str] = []
+_FOLDERS: set[str] = set()  # of plugins' files, in which later imports look last
 
 
 def loaded_plugins() -> dict[str, dict[str, str]]:
@@ -59,7 +60,8 @@ def load_plugins(names: Iterable[str]) -> None:
         own = f"{PLUGIN}{path.stem}" if is_file else name
         _loading.append(own)
         try:
-            _run_file(own, path) if is_file else importlib.import_module(name)
+            with contextlib.redirect_stdout(sys.stderr):  # results alone go to standard output
+                _run_file(own, path) if is_file else importlib.import_module(name)
         except (Exception, SystemExit) as error:  # a user's code raises what it likes
             raise ConfigurationError(
                 f"`plugin` must run without an error; got {name!r}: {_where(error, path)}"
@@ -83,10 +85,36 @@ def _run_file(own: str, path: pathlib.Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[own] = module  # where dataclasses and pickle look for its classes
     try:
-        exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
+        with _neighbours(path):
+            exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
     except BaseException:
         del sys.modules[own]
         raise
+
+
+@contextlib.contextmanager
+def _neighbours(path: pathlib.Path) -> Iterator[None]:
+    """Let a file import those beside it, as a script does, but after what is installed.
+
+    Another plugin's neighbour of the same name stays what that plugin imported, and is not this
+    one's.
+    """
+    folder, before = str(path.parent), sys.path[:]
+    for name in {name for sources in _LOADED.values() for name in sources}:
+        loaded = file_of(name)
+        top = path.parent / name.partition(".")[0]
+        is_beside = top.is_dir() or top.with_suffix(".py").is_file()
+        if loaded is not None and is_beside and path.parent not in loaded.parents:
+            del sys.modules[name]
+    sys.path[:] = [place for place in before if place not in _FOLDERS or place == folder]
+    if folder not in sys.path:
+        _FOLDERS.add(folder)
+        sys.path.append(folder)
+    importlib.invalidate_caches()  # a file may be younger than its folder's last listing
+    try:
+        yield
+    finally:
+        sys.path += [place for place in before if place not in sys.path]
 
 
 def _where(error: BaseException, path: pathlib.Path) -> str:

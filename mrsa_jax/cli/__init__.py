@@ -22,11 +22,18 @@ import tyro
 
 from mrsa_jax._core.flags import renamed
 from mrsa_jax._core.papers import from_papers
-from mrsa_jax._core.registry import load_plugins
+from mrsa_jax._core.registry import load_plugins, loaded_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import WatchConfig, run_advise, run_audit, run_watch
 from mrsa_jax.cli._bench import BenchConfig, run_bench
-from mrsa_jax.cli._console import INTERRUPTS, Bars, error_console, escape, use_cores
+from mrsa_jax.cli._console import (
+    INTERRUPTS,
+    Bars,
+    error_console,
+    escape,
+    results_alone,
+    use_cores,
+)
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._run import INTERRUPTED, union_of
@@ -137,7 +144,11 @@ def _run(words: list[str]) -> int:
         INTERRUPTS.kept = functools.partial(_left_behind, config, start)
         found = (known for known in _COMMANDS.values() if isinstance(config, known.config))
         # the settings of `reproduce` are of another project
-        return next(found, _COMMANDS["reproduce"]).run(config)
+        command = next(found, _COMMANDS["reproduce"])
+        is_alone = getattr(config, "json", False) and not isinstance(config, WatchConfig)
+        # plugins may print
+        with results_alone() if loaded_plugins() and is_alone else contextlib.nullcontext():
+            return command.run(config)
     except (MrsaError, OSError) as error:
         _say_error(_by_flags(str(error), config))
         return 2 if isinstance(error, _MISUSE) else 1

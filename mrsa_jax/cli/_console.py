@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -366,9 +367,24 @@ def drawn(
     return found, time.perf_counter() - start
 
 
+_for_results: list[Any] = []  # standard output, while everything else goes to standard error
+
+
+@contextlib.contextmanager
+def results_alone() -> Iterator[None]:
+    """Send what is printed to standard error, except what `print_json` prints."""
+    _for_results.append(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _for_results.pop()
+
+
 def print_json(content: object) -> None:
     """Print for machines."""
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    stream = _for_results[-1] if _for_results else sys.stdout
+    stream.write(json.dumps(content, indent=2) + "\n")
 
 
 def output_console(width: int = 120) -> Any:

@@ -29,6 +29,7 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._tables import (
     AggregationConfig,
+    check_reachable,
     check_threshold,
     graph_of,
     least_safe_threshold,
@@ -364,6 +365,7 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
         rule = "must not be set with --whole-blocks, whose clients accept no such threshold"
         require(not protocol.allow_unmasking_risk, "allow_unmasking_risk", rule, True)
     if threshold is not None:
+        check_reachable(threshold, n)
         check_threshold(protocol, threshold, least_safe_threshold(graph, n))
     elif graph.degree(n) is None:
         threshold = least_safe_threshold(graph, n)

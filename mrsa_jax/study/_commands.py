@@ -15,7 +15,7 @@ from mrsa_jax._core import flags
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.study._config import Lasting, Memory, check_drift, parse_scheme
-from mrsa_jax.study._tables import check_unset, validate_graph
+from mrsa_jax.study._tables import check_reachable, check_unset, validate_graph
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown, plain_settings
 from mrsa_watch._base.untrusted import start_of
@@ -437,6 +437,8 @@ def check_secagg(config: SecaggConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
     both = config.modulus_bits is not None and config.modulus is not None
     require(not both, "modulus", "must not be set if --modulus-bits is given", config.modulus)
+    if config.threshold is not None:
+        check_reachable(config.threshold, config.num_clients)
     validate_graph(config)
     if config.trials is not None:
         known = config.fidelity in (None, "sets")

@@ -157,6 +157,12 @@ def least_safe_threshold(graph: Graph, num_clients: int) -> int:
     return share_threshold(num_clients, graph.chance)
 
 
+def check_reachable(threshold: int, num_clients: int) -> None:
+    """Refuse a threshold above the number of clients in a round, of whom each has one share."""
+    rule = "must be at most the number of clients in a round, or no secret could be rebuilt"
+    require(threshold <= num_clients, "threshold", rule, threshold, num_clients)
+
+
 def check_threshold(config: Any, threshold: int, least: int) -> None:
     """Refuse a threshold below the least safe one, unless that is allowed."""
     rule = (

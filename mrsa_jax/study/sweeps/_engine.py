@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import hashlib
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn
 from mrsa_jax.study._records import Index
 from mrsa_jax.study._runner import Runner
+from mrsa_jax.study.sweeps._main_guard import check_main
 from mrsa_jax.study.sweeps._plan import Plan, Task
 from mrsa_jax.study.sweeps._store import SweepStore
 from mrsa_watch._base.errors import ConfigurationError, MrsaError, needed, require
@@ -269,6 +271,8 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -
 
 def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[int]:
     """Compute points on a worker; return those that were written."""
+    if plugins:  # what they print, now or later, does not get among the first process's results
+        sys.stdout = sys.stderr
     if plugins != loaded_plugins():
         load_plugins(plugins)
     written: list[int] = []
@@ -283,6 +287,7 @@ def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     rule = "`workers` must not be set if dask is missing"
     distributed = needed("distributed", "dask", rule)
     if scheduler is None:
+        check_main(distributed, workers)
         with (
             distributed.LocalCluster(
                 n_workers=workers,
