@@ -10,6 +10,7 @@
 - `device_words`: What commands say about the device.
 - `factories`: What factories of schemes do with traced numbers, and which program runs a scheme.
 - `flags`: Kinds of optional settings, as the command line's help shows them.
+- `floats`: NumPy's usual treatment of floating-point errors.
 - `gaussian`: Telling N(0, 1) from N(mu, 1), and the privacy that it stands for.
 - `kernels`: How a kernel for NVIDIA GPUs is launched (Pallas, through Triton).
 - `memory`: What memory is left, and when work is refused for want of it.

@@ -26,6 +26,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int32
 
 from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.floats import usual_floats
 from mrsa_jax._core.pictures import with_picture
 from mrsa_watch._base.errors import KNOWN, ConfigurationError, check_integer, require, shortened
 from mrsa_watch._base.html import brief
@@ -379,6 +380,7 @@ def needs_values(function: Callable[_Arguments, _Result]) -> Callable[_Arguments
         ...
         mrsa_jax.ConfigurationError: `weights` must be known, not traced: call this ...
     """
+    usual = usual_floats(function)
 
     @functools.wraps(function)
     def checked(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -387,9 +389,9 @@ def needs_values(function: Callable[_Arguments, _Result]) -> Callable[_Arguments
             argument, value = next(item for item in bound.items() if holds_traced(item[1]))
             require(False, argument, KNOWN, value)
         if not _is_tracing():  # what is compiled in another context is compiled once more
-            return function(*given, **named)
+            return usual(*given, **named)
         with jax.ensure_compile_time_eval():
-            return function(*given, **named)
+            return usual(*given, **named)
 
     return checked
 

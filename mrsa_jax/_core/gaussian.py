@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._core.floats import usual_floats
+
 _SMALL = 1e-2  # below it the difference of Mills' ratios is their derivative, integrated
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 _LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
+@usual_floats
 def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
     """Return how often the best test finds the shift, at this rate of false alarms.
 
@@ -31,6 +34,7 @@ def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
     return np.asarray(special.ndtr(special.ndtri(fpr) + mu), np.float64)
 
 
+@usual_floats
 def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
     """Return the largest difference of true and false positives, 2 Phi(mu/2) - 1 = delta(0)."""
     from scipy import special
@@ -38,6 +42,7 @@ def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
     return np.asarray(special.erf(np.asarray(mu, np.float64) / np.sqrt(8.0)), np.float64)
 
 
+@usual_floats
 def delta(mu: Any, epsilon: Any) -> Float64[np.ndarray, "*_"]:
     """Return delta at epsilon from 0 on, of arrays that broadcast.
 
@@ -76,6 +81,7 @@ def _mills(at: Any) -> np.ndarray:
     return np.asarray(np.sqrt(np.pi / 2) * special.erfcx(at / np.sqrt(2.0)))
 
 
+@usual_floats
 def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, "*_"]:
     """Return the least epsilon from 0 on with delta(epsilon) <= delta, of arrays that broadcast.
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax._core.floats import usual_floats
 
+
+@usual_floats
 def memory_kernel(when: Any, memory: Any, share: Any = 1.0) -> np.ndarray:
     """Return share x memory^|r - r'|, and exactly 1 within a round: how updates of rounds agree.
 

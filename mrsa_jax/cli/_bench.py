@@ -255,10 +255,12 @@ def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
         return
     from mrsa_jax.bench.scaling import scaling_charts
     from mrsa_jax.plotting import save_figure
+    from mrsa_jax.plotting._saved import named_if_not_drawn
 
     with writing(folder):
         for name, chart in scaling_charts(found).items():
-            save_figure(chart, folder / name)
+            with named_if_not_drawn(name):
+                save_figure(chart, folder / name)
 
 
 # --- what is printed --------------------------------------------------------------------------

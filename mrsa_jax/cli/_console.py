@@ -201,7 +201,7 @@ def _board(console: Any) -> Any:
             yield from super().get_renderables()
 
     return Board(
-        progress.TextColumn("{task.description:38}"),
+        progress.TextColumn("{task.description:38}", markup=False),
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
         progress.TimeElapsedColumn(),
@@ -391,8 +391,8 @@ def output_console(width: int = 120) -> Any:
     """Return what prints results: so many letters wide where there is no terminal."""
     from rich.console import Console
 
-    console = Console()
-    return console if console.is_terminal else Console(width=width)
+    console = Console(emoji=False)  # a name such as :x: is no picture
+    return console if console.is_terminal else Console(width=width, emoji=False)
 
 
 def print_words(console: Any, words: str) -> None:
@@ -409,7 +409,7 @@ def print_sentences(console: Any, sentences: Sequence[str], before: str = "") ->
 def error_console() -> Any:
     from rich.console import Console
 
-    return Console(stderr=True, soft_wrap=True)
+    return Console(stderr=True, soft_wrap=True, emoji=False)
 
 
 def escape(text: str) -> str:

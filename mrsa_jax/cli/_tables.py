@@ -70,7 +70,7 @@ class Table:
         )
         kept = [i for i, heading in enumerate(self.headings) if heading not in left_out]
         for i in kept:
-            heading = self.headings[i].replace(" ", "\n" if is_broken else " ")
+            heading = escape(self.headings[i]).replace(" ", "\n" if is_broken else " ")
             side: Any = "left" if i in self.left else "right"
             made.add_column(heading, overflow="fold", justify=side, no_wrap=not folds)
         for i, row in enumerate(self.rows):

@@ -192,12 +192,12 @@ def plot_image_grid(
         >>> [ax.get_xlabel() for ax in figure.axes]
         ['', '', '22 dB', '18.3']
     """
-    from matplotlib.figure import Figure
-
     labels, images = [label for label, _ in rows], _checked_rows(rows)
     texts = _checked_scores(images, scores)
     columns = max(len(row) for row in images)
     with style():
+        from matplotlib.figure import Figure
+
         figure = Figure(layout="constrained") if figure is None else figure
         longest = max(len(line) for label in labels for line in label.splitlines() or [""])
         side = _side(columns, _LABEL * longest + 0.15, texts)

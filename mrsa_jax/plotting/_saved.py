@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import logging
 import os
 import pathlib
 import pickle
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +19,15 @@ from mrsa_jax.plotting._names import OWN
 from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
 from mrsa_jax.plotting._style import style
 from mrsa_jax.plotting.chart import Chart, draw
-from mrsa_watch._base.errors import check_known, require
+from mrsa_watch._base.errors import MrsaError, check_known, require
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+
+_LOG = logging.getLogger("mrsa_jax")
 
 # ---- A figure as files: PNG for screens, SVG and PDF for print, with text as text.
 
@@ -82,16 +86,42 @@ def save_figure(
             folder = own.parent / PRINT if apart and one != "png" else own.parent
             folder.mkdir(exist_ok=True)
             place = folder / f"{own.name}.{one}"
-            if one == "png":
-                drawn.savefig(place, metadata={"Title": told})
-            else:
-                _rasterize(drawn)
-                date = {"svg": "Date", "pdf": "CreationDate"}[one]
-                drawn.savefig(place, dpi=_PIXELS, metadata={"Title": told, date: None})
+            try:
+                _write(drawn, place, one, told)
+            except BaseException:
+                place.unlink(missing_ok=True)  # half of a picture
+                raise
             written.append(place)
             if isinstance(figure, Chart) or callable(figure):
                 drawn.set_layout_engine("none")  # laid out once: it costs as much as drawing
     return tuple(written)
+
+
+def _write(drawn: Figure, place: pathlib.Path, form: str, told: str) -> None:
+    if form == "png":
+        drawn.savefig(place, format=form, metadata={"Title": told})
+        return
+    _rasterize(drawn)
+    date = {"svg": "Date", "pdf": "CreationDate"}[form]
+    drawn.savefig(place, format=form, dpi=_PIXELS, metadata={"Title": told, date: None})
+
+
+@contextlib.contextmanager
+def named_if_not_drawn(name: str) -> Iterator[None]:
+    """Name a figure that Matplotlib cannot draw here, and go on: the results do not need it.
+
+    What is wrong with settings or the disk is an error all the same.
+
+    Args:
+        name: Of the figure.
+    """
+    try:
+        yield
+    except (MrsaError, OSError, MemoryError):
+        raise
+    except Exception as error:  # Matplotlib runs programs and reads fonts, which fail as they like
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        _LOG.warning("figure %s could not be drawn, everything else is written (%s)", name, why)
 
 
 def _figure(figure: Any) -> Figure:
@@ -203,17 +233,18 @@ def save_study_figures(
         ahead: What draws them meanwhile, where `formats` are PNG alone.
 
     Returns:
-        Name of each figure -> path of its PNG, in reading order.
+        Name of each figure that could be drawn -> path of its PNG, in reading order.
     """
     folder = pathlib.Path(directory)
     written = {}
     for name, chart in study_charts(results).items():
-        picture = None if ahead is None else ahead.png(chart)
-        if picture is None:
-            written[name], *_ = save_figure(chart, folder / name, formats=formats, apart=True)
-        else:
-            written[name] = folder / f"{name}.png"
-            written[name].write_bytes(picture)
+        with named_if_not_drawn(name):
+            picture = None if ahead is None else ahead.png(chart)
+            if picture is None:
+                written[name], *_ = save_figure(chart, folder / name, formats=formats, apart=True)
+            else:
+                written[name] = folder / f"{name}.png"
+                written[name].write_bytes(picture)
         data = _figure_data(results, name)
         if data.index.name == "round":  # counted from 1, as in the figure
             data.index += 1

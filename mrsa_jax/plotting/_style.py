@@ -6,8 +6,11 @@ import contextlib
 import contextvars
 import functools
 import hashlib
+import importlib
+import os
 import pathlib
 import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,11 +31,15 @@ SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 WARNING = "#D55E00"
 EMPTY = "#F2F2F2"  # where nothing is
+_NO_LOOK = {"backend", "backend_fallback", "interactive"}  # to read the first may start a window
 
 
 @contextlib.contextmanager
 def style(column: Column | None = None) -> Iterator[None]:
     """Apply the package's look inside a `with` block, and leave the user's settings alone.
+
+    What a file `matplotlibrc` changes has no effect inside; what the program itself has set keeps
+    its effect, except where the look has its own.
 
     Figures are as wide as a column of a paper (IEEE, ACM: 3.5 in) or as both (7.16 in), their text
     8 to 9 points there. Files that are saved inside hold text as text: SVG as its elements, PDF as
@@ -51,13 +58,13 @@ def style(column: Column | None = None) -> Iterator[None]:
         ...     tuple(plt.rcParams["figure.figsize"])
         (3.5, 2.3)
     """
-    import matplotlib as mpl
-
     if column is not None:
         check_known(column, "column", _SIZES, "a known width")
+    mpl = _matplotlib()
     token, shows = _COLUMN.set(_COLUMN.get() if column is None else column), mpl.is_interactive()
     try:
-        with mpl.rc_context(_settings() | {"figure.figsize": _SIZES[_COLUMN.get()]}):
+        size = {"figure.figsize": _SIZES[_COLUMN.get()]}
+        with mpl.rc_context(_usual_instead_of_file() | _settings() | size):
             try:
                 yield
             finally:  # a notebook's backend, if it loads in here, says that figures show themselves
@@ -67,11 +74,36 @@ def style(column: Column | None = None) -> Iterator[None]:
         mpl.interactive(shows)
 
 
+def _matplotlib() -> Any:
+    """Import Matplotlib, also where MPLBACKEND names a backend that there is not."""
+    asked = os.environ.get("MPLBACKEND")
+    if asked is None or "matplotlib" in sys.modules:
+        return importlib.import_module("matplotlib")
+    del os.environ["MPLBACKEND"]
+    try:
+        mpl = importlib.import_module("matplotlib")
+    finally:
+        os.environ["MPLBACKEND"] = asked
+    with contextlib.suppress(ValueError):
+        mpl.rcParams["backend"] = asked
+    return mpl
+
+
+def _usual_instead_of_file() -> dict[str, Any]:
+    """Return Matplotlib's defaults of the settings that a file changed and the program did not."""
+    mpl = _matplotlib()
+    found = {}
+    for name in mpl.rcParamsOrig.keys() - _NO_LOOK:
+        from_file, usual = mpl.rcParamsOrig[name], mpl.rcParamsDefault[name]
+        if from_file != usual and mpl.rcParams[name] == from_file:
+            found[name] = usual
+    return found
+
+
 @functools.cache
 def _settings() -> Any:
     """Return what the style sheet next to this module sets."""
-    import matplotlib as mpl
-
+    mpl = _matplotlib()
     path = pathlib.Path(__file__).with_name("mrsa_jax.mplstyle")
     return mpl.rc_params_from_file(path, use_default_template=False)
 

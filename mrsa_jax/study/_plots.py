@@ -22,6 +22,7 @@ from mrsa_jax.plotting._attacks import (
     spoken,
 )
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
+from mrsa_jax.plotting._saved import named_if_not_drawn
 from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import as_shown, quantity
@@ -201,9 +202,11 @@ def redraw(folder: pathlib.Path, column: Any) -> tuple[pathlib.Path, ...]:
 
 def save_charts(charts: Mapping[str, Any], folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     """Write charts, or other figures, into a folder by name, and return the PNGs."""
-    return tuple(
-        plotting.save_figure(chart, folder / name, apart=True)[0] for name, chart in charts.items()
-    )
+    written = []
+    for name, chart in charts.items():
+        with named_if_not_drawn(name):
+            written.append(plotting.save_figure(chart, folder / name, apart=True)[0])
+    return tuple(written)
 
 
 def _of_results(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from mrsa_jax._core.floats import usual_floats
 from mrsa_jax.study import _store
 from mrsa_jax.study._kinds import checked, kind_of
 from mrsa_jax.study._progress import Progress, checked_progress
@@ -44,6 +45,7 @@ def run(config: AuditConfig, progress: Progress | None = None) -> AuditFindings:
 def run(config: AdviseConfig, progress: Progress | None = None) -> Any: ...
 @overload
 def run(config: AttackSettings, progress: Progress | None = None) -> AttackFindings: ...
+@usual_floats
 def run(config: Any, progress: Progress | None = None) -> Any:
     """Run a command and return what it found, without writing anything.
 
@@ -75,6 +77,7 @@ def run(config: Any, progress: Progress | None = None) -> Any:
     return kind_of(config).load().run(config, checked_progress(progress))
 
 
+@usual_floats
 def run_and_save(
     config: Any, progress: Progress | None = None, show: Callable[[Any], None] | None = None
 ) -> Any:

@@ -19,6 +19,7 @@ from jaxtyping import Array
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import is_chance, nan_unless
+from mrsa_jax._core.floats import usual_floats
 from mrsa_watch._base.errors import check_chance, check_integer, check_number, require
 
 # ---- Binomial tails in log space, without scipy.
@@ -42,6 +43,7 @@ def log_chance(chance: float) -> float:
     return math.log(chance) if chance > 0.0 else (-math.inf if chance == 0.0 else math.nan)
 
 
+@usual_floats
 def log_sum(terms: np.ndarray) -> float:
     """Return log(sum(exp(terms))); -inf for no terms."""
     if terms.size == 0:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mrsa_jax._core.floats import usual_floats
 from mrsa_jax._core.registry import label_of_words, no_parameters
 from mrsa_jax._core.sources import Code
 from mrsa_jax._core.state import digest_of
@@ -28,6 +29,7 @@ from mrsa_jax.study.sweeps._store import check_sweep_output
 from mrsa_watch._base.errors import check_count, require
 
 
+@usual_floats
 def sweep(
     study: str | pathlib.Path | Mapping[str, Any],
     *,

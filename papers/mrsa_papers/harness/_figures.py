@@ -11,6 +11,7 @@ import numpy as np
 from mrsa_jax import plotting
 from mrsa_jax.plotting import scheme_colour
 from mrsa_jax.plotting._names import legend, short
+from mrsa_jax.plotting._saved import named_if_not_drawn
 from mrsa_jax.plotting._style import MARKERS, SHADES, WARNING, scheme_dashes
 from mrsa_papers.harness._images import image_from_text
 from mrsa_papers.harness._intervals import interval
@@ -67,11 +68,12 @@ _LOOK: Any = {  # of figures of several panels, larger than a column
 
 def drawn(draw: Draw, data: pd.DataFrame) -> Figure:
     """Return an item's figure in the package's style."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with plotting.style():
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
-    with plotting.style(), mpl.rc_context(_LOOK):
+        mpl.rcParams.update(_LOOK)
         figure = Figure(layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure, data)
@@ -80,7 +82,8 @@ def drawn(draw: Draw, data: pd.DataFrame) -> Figure:
 
 def save_figure(item: Item, draw: Draw, folder: pathlib.Path) -> pathlib.Path:
     """Write an item's figure as PNG, SVG and PDF, its data as CSV beside them; return the PNG."""
-    plotting.save_figure(drawn(draw, item.data), folder / item.name)
+    with named_if_not_drawn(item.name):
+        plotting.save_figure(drawn(draw, item.data), folder / item.name)
     item.data.to_csv(folder / f"{item.name}.csv", index=False)
     return folder / f"{item.name}.png"
 

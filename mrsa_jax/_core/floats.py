@@ -1,0 +1,8 @@
+"""NumPy's usual treatment of floating-point errors, whatever the user has set for other code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+usual_floats = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+"""Decorates what computes with floats: with `np.seterr(all="raise")` it is the same."""
