@@ -94,10 +94,9 @@ def _run_file(own: str, path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def _neighbours(path: pathlib.Path) -> Iterator[None]:
-    """Let a file import those beside it, as a script does, but after what is installed.
+    """Let a file import other files of its folder, as a script does; installed modules come first.
 
-    Another plugin's neighbour of the same name stays what that plugin imported, and is not this
-    one's.
+    Where another plugin has imported a file of the same name, each plugin has its own.
     """
     folder, before = str(path.parent), sys.path[:]
     for name in {name for sources in _LOADED.values() for name in sources}:

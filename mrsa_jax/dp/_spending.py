@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from mrsa_jax._core.arrays import host_array, needs_values
 from mrsa_jax._core.device import at_once
 from mrsa_jax._core.matrices import lower_triangle
-from mrsa_watch._base.errors import check_size, needed, require
+from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 
 # ---- Noise that is correlated over rounds, by a strategy matrix.

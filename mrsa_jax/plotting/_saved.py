@@ -108,9 +108,9 @@ def _write(drawn: Figure, place: pathlib.Path, form: str, told: str) -> None:
 
 @contextlib.contextmanager
 def named_if_not_drawn(name: str) -> Iterator[None]:
-    """Name a figure that Matplotlib cannot draw here, and go on: the results do not need it.
+    """Log the name of a figure that Matplotlib cannot draw, instead of raising its error.
 
-    What is wrong with settings or the disk is an error all the same.
+    Errors of settings, of the disk and of memory are raised.
 
     Args:
         name: Of the figure.

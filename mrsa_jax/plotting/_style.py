@@ -38,8 +38,8 @@ _NO_LOOK = {"backend", "backend_fallback", "interactive"}  # to read the first m
 def style(column: Column | None = None) -> Iterator[None]:
     """Apply the package's look inside a `with` block, and leave the user's settings alone.
 
-    What a file `matplotlibrc` changes has no effect inside; what the program itself has set keeps
-    its effect, except where the look has its own.
+    Settings from a file `matplotlibrc` have no effect inside. Those that the program itself has
+    set keep their effect, unless the look sets them too.
 
     Figures are as wide as a column of a paper (IEEE, ACM: 3.5 in) or as both (7.16 in), their text
     8 to 9 points there. Files that are saved inside hold text as text: SVG as its elements, PDF as

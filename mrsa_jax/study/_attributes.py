@@ -1,7 +1,7 @@
-"""What a data set says of itself: in attributes that every format of files can hold.
+"""Attributes of data sets, in a form that files of every format can hold.
 
-Formats such as netCDF hold numbers and text. So settings and lists are JSON, and read as what they
-are all the same. A file gives back the text alone, which `attributes` reads.
+Formats such as netCDF hold numbers and text only. So settings and lists are stored as JSON text,
+which Python reads as settings and lists. A file gives back plain text, which `attributes` reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class JsonText(str):
-    """Settings or a list as JSON, which is also read by key or place, and compared, as they are.
+    """JSON text that is also indexed, iterated and compared as the settings or the list in it.
 
     Examples:
         >>> text = JsonText('{"rounds": 9}')
@@ -68,7 +68,7 @@ class JsonText(str):
 
 
 def with_attributes(results: xr.Dataset, told: Mapping[str, Any]) -> xr.Dataset:
-    """Return a data set that says more of itself; what is None is left out."""
+    """Return a data set with further attributes; those that are None are left out."""
     every = {**results.attrs, **told}
     kept = {name: _writable(value) for name, value in every.items() if value is not None}
     return results.drop_attrs(deep=False).assign_attrs(kept)
@@ -80,7 +80,7 @@ def _writable(value: Any) -> Any:
 
 
 def attributes(results: xr.Dataset) -> dict[str, Any]:
-    """Return what a data set says of itself, settings and lists as such, from a file or not."""
+    """Return a data set's attributes, with settings and lists instead of their JSON text."""
     return {str(name): _read(value) for name, value in results.attrs.items()}
 
 

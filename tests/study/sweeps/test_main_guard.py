@@ -81,7 +81,7 @@ def test_scripts(form: str, tmp_path: pathlib.Path) -> None:
 def test_a_script_from_standard_input(words: list[str], tmp_path: pathlib.Path) -> None:
     done = _run(tmp_path, *words, text=SWEEP + "compute()")
     assert done.returncode == 1
-    assert "`workers` must be left out in a script from standard input" in done.stderr
+    assert "`workers` must not be set in a script from standard input" in done.stderr
     assert "Nanny" not in done.stderr
 
 
