@@ -240,7 +240,7 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
     count, total = int(done.sum()), done.size
     said = [f"{count} of {total} points are done." if count < total
             else f"All {total} points are done."]  # fmt: skip
-    said += [f"{loss[:1].upper()}{loss[1:]}." for loss in results.attrs.get("damaged", ())]
+    said += [f"{loss[:1].upper()}{loss[1:]}." for loss in attributes(results).get("damaged", ())]
     if "exposed_clients" not in table or not len(table):
         return tuple(said)
     safe = table[table["exposed_clients"] == 0]

@@ -10,6 +10,7 @@ import tyro
 from mrsa_jax.plotting._study import LEARNING, OPENING, study_charts
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study import _page, _points, _summary
+from mrsa_jax.study._attributes import attributes
 from mrsa_jax.study._config import PopulationConfig
 from mrsa_jax.study._kinds import kind_named
 from mrsa_jax.study._page import Section, Series
@@ -320,7 +321,7 @@ def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
     drifting = any(row.update_hidden_worst is not None for row in rows)
     weak = _page.text_of("reading_weak") * proven
     plain = _page.text_of("reading").format(weak=weak) + _page.text_of("reading_noise") * noisy
-    assignment = _assignment_of(results.attrs.get("config", {}), results.attrs.get("seed"))
+    assignment = _assignment_of(attributes(results).get("config", {}), results.attrs.get("seed"))
     if assignment:
         plain += _page.text_of("reading_assigned").format(assignment=assignment)
     plain += _page.text_of("reading_update") * drifting

@@ -327,7 +327,7 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
         said.append(text_of("said_weights"))
     said += _upload_sentences(rows, results)
     if "expansion" in results:
-        combine = results.attrs.get("config", {}).get("hetero", {}).get("combine", "")
+        combine = attributes(results).get("config", {}).get("hetero", {}).get("combine", "")
         said.append(_segment_sentence(rows, combine))
     if any(row.epsilon_worst is not None for row in rows):
         said.append(_noise_sentence(rows, rounds))
@@ -506,7 +506,7 @@ def _upload_sentences(rows: tuple[Row, ...], results: xr.Dataset) -> list[str]:
         if (row.most_clipped or 0.0) >= _MUCH_CLIPPED
     ]
     if clipped:
-        config = results.attrs.get("config", {})
+        config = attributes(results).get("config", {})
         norm = config.get("aggregation", {}).get("clip_norm")
         is_norm = norm is not None and config.get("hetero", {}).get("segments", "none") == "none"
         name = "said_shortened" if is_norm else "said_clipped"
