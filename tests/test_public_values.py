@@ -69,7 +69,7 @@ GRAPH = ~np.eye(4, dtype=bool)
 BLOCKS = np.arange(4) // 2
 SURVIVORS = np.ones((5, 4), bool)
 WEIGHTS = np.arange(4, dtype=np.float32)
-RING = {"dim": 4, "num_clients": 4, "modulus_bits": 24}
+RING: dict[str, Any] = {"dim": 4, "num_clients": 4, "modulus_bits": 24}
 LAW = scaling.Law(1.0, 2.0, None, None)
 
 
@@ -180,7 +180,7 @@ def _views() -> dict[str, Callable[[], Any]]:
     from mrsa_jax.attacks import views
 
     zeros = np.zeros(3, np.float32)
-    shared = {"model": _model(), "input_shape": (8, 8, 1), "num_classes": 10}
+    shared: dict[str, Any] = {"model": _model(), "input_shape": (8, 8, 1), "num_classes": 10}
     return {
         "AggregateView": lambda: views.AggregateView(P, zeros),
         "CountView": lambda: views.CountView(zeros, zeros, zeros),
@@ -190,7 +190,13 @@ def _views() -> dict[str, Callable[[], Any]]:
             parameters=jnp.zeros(3), update=jnp.ones(3), num_images=1, **shared
         ),
         "MembershipView": lambda: views.MembershipView(
-            _model(), *[jnp.zeros(3)] * 2, (8, 8, 1), 10, *[jnp.zeros(3)] * 4
+            parameters=jnp.zeros(3),
+            start=jnp.zeros(3),
+            inputs=jnp.zeros(3),
+            labels=jnp.zeros(3),
+            own_inputs=jnp.zeros(3),
+            own_labels=jnp.zeros(3),
+            **shared,
         ),
     }
 
@@ -415,7 +421,7 @@ STATEFUL: dict[str, Callable[[pathlib.Path], Any]] = {
 
 # ---- Which classes are public.
 
-_FAMILIES = [mj, *(getattr(mj, name) for name in mj.__all__ if inspect.ismodule(getattr(mj, name)))]
+_FAMILIES = [mj, *(own for own in map(mj.__getattr__, mj.__dir__()) if inspect.ismodule(own))]
 
 
 def _is_value_class(kind: Any) -> bool:

@@ -148,8 +148,10 @@ sys.exit(asyncio.run(run()))
 IN_A_PROCESS = """
 import multiprocessing, sys
 {imports}
+def run(words):
+    sys.exit(main(words))
 if __name__ == "__main__":
-    process = multiprocessing.get_context({method!r}).Process(target=main, args=(sys.argv[1:],))
+    process = multiprocessing.get_context({method!r}).Process(target=run, args=(sys.argv[1:],))
     process.start()
     process.join()
     sys.exit(process.exitcode)
@@ -235,6 +237,7 @@ def _covering() -> list[tuple[str, str]]:
     pairs |= {(name, commands[i % len(commands)]) for i, name in enumerate(AROUND)}
     # what only figures and their files meet
     pairs |= {("settings of plotting", "simulate"), ("umask", "simulate")}
+    pairs |= {("narrow terminal", "bench"), ("forked", "gate")}
     return sorted(pairs)
 
 

@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -63,8 +63,9 @@ def test_a_file_of_settings_changes_no_picture_and_a_program_may(
     with mpl.rc_context():
         with plotting.style():
             before = dict(mpl.rcParams)
-        for name, value in {"text.usetex": True, "axes.facecolor": "black"}.items():
-            monkeypatch.setitem(mpl.rcParamsOrig, name, value)
+        from_file: dict[Any, Any] = {"text.usetex": True, "axes.facecolor": "black"}
+        for name, value in from_file.items():
+            monkeypatch.setitem(cast(Any, mpl.rcParamsOrig), name, value)
             mpl.rcParams[name] = value
         with plotting.style():
             assert dict(mpl.rcParams) == before
