@@ -149,6 +149,7 @@ IN_A_PROCESS = """
 import multiprocessing, sys
 {imports}
 def run(words):
+    sys.stdin = open(0, closefd=False)  # a process begins with an empty one
     sys.exit(main(words))
 if __name__ == "__main__":
     process = multiprocessing.get_context({method!r}).Process(target=run, args=(sys.argv[1:],))
