@@ -478,7 +478,7 @@ def test_values_that_a_plugin_takes_from_outside_count_as_it_has_them(
     size = IMPORTED if how == "imported" else "int(os.environ['SIZE'])"
     by_name(tmp_path, size=size)
     interrupted(tmp_path / "out", 4)
-    sizes.write_text("size = 4\n")
+    sizes.write_text("size = 4  # of another length: bytecode is kept by seconds and size\n")
     monkeypatch.setenv("SIZE", "4")
     monkeypatch.delitem(__import__("sys").modules, "mine_sizes", raising=False)
     by_name(tmp_path, size=size)
@@ -495,7 +495,7 @@ def test_a_plugin_that_reads_outside_as_it_runs_must_name_what(
     by_name(tmp_path, used=IMPORTED, more=more)
     interrupted(tmp_path / "out", 4)
     assert told(tmp_path / "out") == []
-    sizes.write_text("size = 4\n")
+    sizes.write_text("size = 4  # of another length: bytecode is kept by seconds and size\n")
     assert told(tmp_path / "out")[0].startswith("mine_sizes.py has changed (scheme mine) since 1")
 
 
