@@ -209,7 +209,7 @@ def _beside_numpy(path: pathlib.Path, tree: ast.Module) -> list[str]:
     """Return what a module of the small distribution loads beside NumPy; adapters load theirs."""
     known = {*sys.stdlib_module_names, "numpy", "mrsa_watch", "__future__"}
     known |= {"flwr"} if path.parent.name == "flower" else {path.stem} - {"compiled"}
-    known |= {"numba"} if path.stem == "compiled" else set()
+    known |= {"numba"} if path.stem in ("compiled", "numba_here") else set()
     names = {name.split(".")[0] for name in _imports(_top_level(tree))}
     return [f"{path} loads {name}" for name in sorted(names - known)]
 

@@ -248,6 +248,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Markov": lambda: availability.markov(0.1, 3.0),
     "Replay": lambda: availability.replay(P),
     # bench
+    "Answer": lambda: harness.Answer(seconds=1.0),
     "Case": lambda: harness.Case("small", _measurement),
     "Change": lambda: scaling.Change("pads", "small", 1.0, 0.9, 1.1, "same"),
     "Curve": lambda: scaling.Curve("pads", "", "n", (1.0,), (1.0,), (), LAW, "wall", None, False),

@@ -343,6 +343,6 @@ def _assignment_of(config: Mapping[str, Any], seed: Any) -> str:
         availability=own["availability"],
     )
     try:
-        return population.assignment_words(seed)
+        return population.assignment_words(int(seed))
     except ConfigurationError:  # a model of a plugin that is not registered here
         return ""

@@ -150,7 +150,8 @@ def test_real_clients_are_exposed_unless_they_keep_blocks():
         for number, listed in enumerate(asked):
             survivors = np.stack([np.ones(n, bool)] * 3 + [listed] * 2)
             result = run(np.ones((n, 1), int), ~np.eye(n, dtype=bool), survivors, 4, 8,
-                         entropy=number, blocks=blocks)  # fmt: skip
+                         entropy=number, blocks=blocks,
+                         contexts=None if blocks is None else [b"one model"] * n)  # fmt: skip
             rows += [*result.learned]
         learnt[blocks] = np.asarray(rows)
     assert (mj.privacy.first_exposure(learnt[None]) >= 0).sum() > 2

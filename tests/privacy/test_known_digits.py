@@ -131,7 +131,8 @@ def test_what_is_not_known_passes_no_gate_and_is_no_number(monkeypatch):
     assert "is not known to nine digits" in " ".join(found.sentences())
     assert found.worst_hidden == "not known to nine digits"
     assert found.to_dict()["hidden_among"] == {
-        "worst": [], "least": None, "least_client": None, "median": None
+        "worst": [], "least": None, "least_client": None, "median": None,
+        "condition": found.hidden.condition,
     }  # fmt: skip
     assert np.isnan(distinguishability(P).mu).all()
     assert np.isnan(information(P)).all()

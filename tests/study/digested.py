@@ -31,7 +31,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numba
 import numpy as np
 import optax
@@ -585,12 +584,12 @@ ARRAYS: dict[str, Callable[[int], Any]] = {
         )
     },
     "array of booleans": lambda n: np.array([True, n == 1]),
-    "array of bfloat16": lambda n: np.array([0, n]).astype(ml_dtypes.bfloat16),
-    "array of float8": lambda n: np.array([0, n]).astype(ml_dtypes.float8_e4m3fn),
-    "array of int4": lambda n: np.array([0, n]).astype(ml_dtypes.int4),
+    "array of bfloat16": lambda n: np.array([0, n]).astype(jnp.bfloat16.dtype),
+    "array of float8": lambda n: np.array([0, n]).astype(jnp.float8_e4m3fn.dtype),
+    "array of int4": lambda n: np.array([0, n]).astype(jnp.int4.dtype),
     "array of texts": lambda n: np.array(["a", f"a{n}" * 9], np.dtypes.StringDType()),
     "type of an array": lambda n: np.zeros(3, [np.float32, np.int32][n - 1]),
-    "another float of two bytes": lambda n: np.zeros(3, [np.float16, ml_dtypes.bfloat16][n - 1]),
+    "another float of two bytes": lambda n: np.zeros(3, [np.float16, jnp.bfloat16.dtype][n - 1]),
     "order of bytes": lambda n: np.zeros(3, ["<f8", ">f8"][n - 1]),
     "shape of an array": lambda n: np.zeros([(2, 3), (3, 2)][n - 1]),
     "empty array": lambda n: np.zeros((0, n)),

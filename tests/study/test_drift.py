@@ -134,7 +134,7 @@ def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> 
     (sentence,) = [one for one in _summary.sentences(trained) if "drift" in one]
     assert row.update_mates_worst == float(trained["update_mates_worst"][0]) == 1
     assert sentence.startswith(f"Updates changed during training: {100 * row.update_lasting:.0f} %")
-    hidden = f"the worst update of any one round is hidden among {row.update_hidden_worst:.2f}"
+    hidden = f"hidden among {row.update_hidden_worst:.2f}"
     assert f"{hidden} under Random after 9 rounds. T limits what is learnt of each" in sentence
     assert "The total grows with every participation for any T." in sentence
     assert f"the sums reveal {row.bits_worst:.3g} under Random, if" in sentence

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from test_damages import pasted
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
@@ -26,7 +27,6 @@ from mrsa_jax.cli import main
 from mrsa_jax.privacy import ParticipationLog, audit, certificate, read_log
 from mrsa_watch import mrsa_check
 from mrsa_watch.logs._identity import likeness
-from tests.privacy.logs.test_damages import pasted
 
 
 class Sample(NamedTuple):

@@ -111,7 +111,7 @@ def _stream_of(raw: IO[bytes], packing: str | None) -> Any:
         try:
             import pyarrow as pa
         except ImportError as error:
-            raise ValueError("zstd, which pyarrow unpacks (pip install pyarrow)") from error
+            raise ValueError("zstd, which pyarrow unpacks (it is not installed)") from error
         return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
     return raw
 
