@@ -32,6 +32,7 @@ class ResultsDifferError(AssertionError):
     """Our result and the peer's, or the one that is known to be right, do not agree."""
 
 
+@by_value
 class Answer(dict[str, Any]):
     """What a peer in a separate process reports of a call: `seconds` and, if known, `cpu_seconds`.
 

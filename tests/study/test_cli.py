@@ -217,7 +217,8 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
     trainings = [i for i, one in enumerate(told) if str(one).endswith(": training")]
     assert told.index(first) < trainings[0]
     assert len(trainings) == len(later) == len(rows) == 3
-    learnt = {"accuracy", "reconstruction_error", "failures", "update_spread", "update_memory",
+    learnt = {"accuracy", "reconstruction_error", "reconstruction_tenth", "reconstruction_least",
+              "failures", "update_spread", "update_memory",
               "update_lasting", "update_hidden_worst", "update_hidden_median", "bits_worst",
               "bits_median", "update_mates_worst", "update_mates_correlation",
               "update_mates_cap", "clipped_fraction", "most_clipped",
