@@ -14,7 +14,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import copyreg
-import dis
 import functools
 import hashlib
 import importlib
@@ -26,14 +25,23 @@ import typing
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from mrsa_jax._core.bytecode import Use, names_used
+from mrsa_jax._core.outside import PATH_METHODS, READING_METHODS, loaded_readers, read_by
 from mrsa_watch._base.errors import ConfigurationError, require, shortened
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _PACKAGES = ("mrsa_jax", "mrsa_watch", "mrsa_papers")
 _READS_OUTSIDE = "which reads what lies outside of the program"
 _MOST_NESTED = 40  # tuples in tuples that count as one constant
+
+
+class _Missing:
+    """What a name means that nothing defines."""
+
+
+_MISSING = _Missing()
 
 Told: TypeAlias = tuple[str, Sequence[Any]]
 """What a rule returns for an object: words, and the parts whose words follow."""
@@ -74,152 +82,6 @@ def is_library(name: str, path: pathlib.Path | None) -> bool:
     return path is not None and any(part in path.parts for part in _LIBRARIES)
 
 
-# --- what lies outside ----------------------------------------------------------------------------
-
-_OUTSIDE = frozenset(
-    f"{module}.{name}"
-    for module, names in {
-        "builtins": "open input eval exec __import__",
-        "io": "open open_code FileIO",
-        "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat"
-              " open read popen system getlogin",
-        "os.path": "exists lexists isfile isdir getsize getmtime",
-        "sys": "argv modules path stdin",
-        "glob": "glob iglob",
-        "importlib": "import_module reload __import__",
-        "importlib.util": "spec_from_file_location module_from_spec",
-        "importlib.resources": "files open_binary open_text read_binary read_text",
-        "pkgutil": "get_data",
-        "runpy": "run_path run_module",
-        "subprocess": "run Popen call check_call check_output getoutput getstatusoutput",
-        "socket": "socket create_connection",
-        "urllib.request": "urlopen urlretrieve",
-        "sqlite3": "connect",
-        "shelve": "open",
-        "mmap": "mmap",
-        "codecs": "open",
-        "gzip": "open GzipFile",
-        "bz2": "open BZ2File",
-        "lzma": "open LZMAFile",
-        "tarfile": "open TarFile",
-        "zipfile": "ZipFile",
-        "fileinput": "input FileInput",
-        "linecache": "getline getlines",
-        "numpy": "load loadtxt genfromtxt fromfile fromregex memmap",
-        "jax.numpy": "load fromfile",
-        "pandas": "read_csv read_table read_fwf read_json read_parquet read_feather read_orc"
-                  " read_hdf read_pickle read_excel read_sql read_sql_query read_sql_table"
-                  " read_stata read_sas read_spss read_xml read_html read_clipboard",
-        "xarray": "open_dataset open_dataarray open_zarr open_mfdataset load_dataset"
-                  " load_dataarray open_datatree",
-        "zarr": "open open_array open_group load",
-        "scipy.io": "loadmat mmread netcdf_file readsav",
-        "PIL.Image": "open",
-        "matplotlib.image": "imread",
-        "matplotlib.pyplot": "imread",
-        "requests": "get post request Session",
-        # draws from a generator that the whole process shares
-        "random": "random uniform randint choice choices sample shuffle randrange getrandbits gauss"
-                  " normalvariate betavariate expovariate triangular randbytes",
-        "numpy.random": "rand randn randint random random_sample choice shuffle permutation normal"
-                        " uniform standard_normal exponential poisson binomial beta gamma bytes"
-                        " geometric multinomial dirichlet laplace",
-    }.items()
-    for name in names.split()
-)  # fmt: skip
-"""What reads files, the environment, the command line, or a generator that is not an object's."""
-_READING_METHODS = frozenset(("read_text", "read_bytes", "iterdir", "rglob"))
-"""Methods of paths, which no other common class has."""
-_PATH_METHODS = _READING_METHODS | {
-    "open", "glob", "exists", "is_file", "is_dir", "stat", "resolve", "cwd", "home"
-}  # fmt: skip
-"""Those that only count as such where code uses paths."""
-
-
-class _Missing:
-    """What a name means that nothing defines."""
-
-
-_MISSING = _Missing()
-
-
-def _outside() -> dict[int, tuple[str, Any]]:
-    """Return names and objects of `_OUTSIDE`, as far as they are loaded, by their addresses."""
-    found = {}
-    for name in _OUTSIDE:
-        module, _, attribute = name.rpartition(".")
-        thing = getattr(sys.modules.get(module), attribute, _MISSING)
-        if thing is not _MISSING:
-            found[id(thing)] = name, thing
-    return found
-
-
-def _read_by(module: str, attributes: Collection[str]) -> str | None:
-    """Return what lies outside that code reads which has a module and reads these attributes."""
-    for name in sorted(_OUTSIDE):
-        if name.startswith(f"{module}.") and {*name[len(module) + 1 :].split(".")} <= {*attributes}:
-            return name
-    return None
-
-
-# --- what code uses -------------------------------------------------------------------------------
-
-
-class _Use(NamedTuple):
-    """A name that code looks up.
-
-    Attributes:
-        name: A global, or the module that is imported.
-        attributes: Those that follow it at once; of an import, what is imported from it.
-        level: Of an import, the dots before its name; -1 for a global.
-    """
-
-    name: str
-    attributes: tuple[str, ...]
-    level: int = -1
-
-
-_FILLING = ("CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME")
-_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-
-
-@functools.cache
-def _uses(code: types.CodeType) -> tuple[tuple[_Use, ...], frozenset[str]]:
-    """Return the names that a function and those inside it look up, and all attributes they read.
-
-    Examples:
-        >>> _uses((lambda: collections.deque.append).__code__)[0]
-        (_Use(name='collections', attributes=('deque', 'append'), level=-1),)
-    """
-    steps = [step for step in dis.get_instructions(code) if step.opname not in _FILLING]
-    uses: dict[_Use, None] = {}
-    attributes = {step.argval for step in steps if step.opname in _ATTRIBUTES}
-    for place, step in enumerate(steps):
-        if step.opname in _GLOBALS:
-            behind = _leading(steps[place + 1 :])
-            uses[_Use(step.argval, behind)] = None
-        elif step.opname == "IMPORT_NAME":
-            level, names = (before.argval for before in steps[place - 2 : place])
-            uses[_Use(step.argval, tuple(names or ()), level)] = None
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            inner, more = _uses(const)
-            uses |= dict.fromkeys(inner)
-            attributes |= more
-    return tuple(uses), frozenset(attributes)
-
-
-def _leading(steps: Iterable[dis.Instruction]) -> tuple[str, ...]:
-    """Return the attributes that are read one of another, from the first step on."""
-    found = []
-    for step in steps:
-        if step.opname not in _ATTRIBUTES:
-            break
-        found.append(step.argval)
-    return tuple(found)
-
-
 # --- the walk -------------------------------------------------------------------------------------
 
 
@@ -250,7 +112,7 @@ class Walk:
         self._known: dict[str, bool] = {}  # modules, by whether they are a library's
         self._numbers: dict[int, tuple[int, Any]] = {}  # an object that is kept keeps its address
         self._constants: dict[int, tuple[str | None, Any]] = {}
-        self._outside = _outside()
+        self._outside = loaded_readers()
         self._attributes: set[str] = set()  # that some code reads
         self._passed: set[str] = set()  # modules of libraries that are values
 
@@ -267,7 +129,7 @@ class Walk:
         try:
             found = self._digest(root)
             for module in sorted(self._passed):
-                self._refuse(_read_by(module, self._attributes), "code that it is given to")
+                self._refuse(read_by(module, self._attributes), "code that it is given to")
             return found
         except _UnaccountedError as error:
             raise ConfigurationError(
@@ -407,7 +269,7 @@ class Walk:
 
     def _used(self, function: types.FunctionType) -> list[Any]:
         """Return the globals that a function uses, by name."""
-        uses, attributes = _uses(function.__code__)
+        uses, attributes = names_used(function.__code__)
         self._attributes |= attributes
         found: list[Any] = []
         for use in uses:
@@ -416,12 +278,12 @@ class Walk:
             else:
                 found += self._imported(function, use, attributes)
         has_paths = any(_is_of_paths(function, use) for use in uses)
-        methods = attributes & (_PATH_METHODS if has_paths else _READING_METHODS)
+        methods = attributes & (PATH_METHODS if has_paths else READING_METHODS)
         if methods:
             self._refuse(f"pathlib.Path.{min(methods)}", function.__qualname__)
         return found
 
-    def _global(self, function: types.FunctionType, use: _Use) -> list[Any]:
+    def _global(self, function: types.FunctionType, use: Use) -> list[Any]:
         """Return a global by its name, or what is read of a module that it is."""
         if use.name in _OF_MODULES:
             return [use.name]
@@ -433,7 +295,7 @@ class Walk:
         return self._read(function, use.name, thing, use.attributes)
 
     def _imported(
-        self, function: types.FunctionType, use: _Use, attributes: frozenset[str]
+        self, function: types.FunctionType, use: Use, attributes: frozenset[str]
     ) -> list[Any]:
         """Return what a function imports when it runs; a user's module is imported for that."""
         package = function.__globals__.get("__package__") or ""
@@ -441,7 +303,7 @@ class Walk:
         name = importlib.util.resolve_name(name, package) if use.level else name
         if self.is_library(name) or (name not in sys.modules and _is_installed(name)):
             self._met_library(name)
-            outside = _read_by(name, {*use.attributes, *attributes})
+            outside = read_by(name, {*use.attributes, *attributes})
             self._refuse(outside, function.__qualname__)
             return [f"import {name}", list(use.attributes)]
         try:
@@ -706,7 +568,7 @@ def _annotations(function: types.FunctionType) -> dict[str, Any]:
     }
 
 
-def _is_of_paths(function: types.FunctionType, use: _Use) -> bool:
+def _is_of_paths(function: types.FunctionType, use: Use) -> bool:
     """Return whether a name that a function looks up is a path, their class or module."""
     if use.level >= 0:
         return use.name == "pathlib"
