@@ -85,6 +85,12 @@ def test_a_log_of_pseudonyms_takes_no_plain_names(log: Log, names: list[Any]) ->
         gate.check([names])
 
 
+def test_a_log_of_pseudonyms_without_a_sum_takes_no_plain_names(log: Log) -> None:
+    gate = Gate.from_log(log(salt=None), fail_below=2, new_clients=True)
+    with pytest.raises(ConfigurationError, match="must be pseudonyms as in the log"):
+        gate.check([["a", "b"]])
+
+
 def test_pseudonyms_are_names_too(log: Log) -> None:
     path = log(["a", "b", "c"], salt=None)
     salt = path.with_name("log.jsonl.salt")

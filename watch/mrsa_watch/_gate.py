@@ -364,6 +364,7 @@ class Gate:
                     self._take(cohort, line.part)
             last = line.round if not line.run else f"{line.run}:{line.round}"
             self._state = dataclasses.replace(self._state, last_round=last)
+        self._clients = log.clients  # also of a log with a header and no sum yet
 
     def _take(self, cohort: Cohort, part: str | None) -> None:
         """Take a sum that was learnt, of clients by their names in the history."""
