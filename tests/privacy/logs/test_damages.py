@@ -14,8 +14,6 @@ import lzma
 import math
 import pathlib
 import random
-import shlex
-import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -23,13 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+import row_space_oracle as oracle
+from refusals import pasted
 
 from mrsa_watch import ConfigurationError, read_log
 from mrsa_watch.logs import ParticipationLog
 from mrsa_watch.logs._identity import likeness
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-import row_space_oracle as oracle
 
 Row = tuple[Any, Any, Any]  # round, client, weight
 STYLES: dict[str, Callable[[int], str]] = {
@@ -795,35 +792,6 @@ REFUSED = {
 """Damages that no setting mends: a refusal of these need not end in a command."""
 RISKY = "is right only if"
 """Says of a command that it rests on what only the user can know."""
-
-
-def settings_of(words: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `read_log` that flags of the command line stand for."""
-    settings: dict[str, Any] = {"where": []}
-    parts = [
-        part
-        for word in words
-        for part in (word.split("=", 1) if word.startswith("--") and "=" in word else [word])
-    ]
-    for flag, value in zip(parts[::2], parts[1::2], strict=True):
-        name = flag.removeprefix("--").replace("-", "_")
-        if name == "where":
-            settings["where"].append(value)
-        else:
-            settings[name] = value
-    return settings
-
-
-def pasted(error: Exception, log: Any) -> ParticipationLog | None:
-    """Return what the command reads in which a refusal ends; None where it ends in none."""
-    text = str(error).splitlines()[-1].strip()
-    if text.startswith("read_log(table"):
-        return eval(text, {"read_log": inspect.unwrap(read_log), "table": log, "nan": math.nan})
-    if not text.startswith("mrsa-jax audit "):
-        return None
-    _, _, path, *flags = shlex.split(text)
-    assert path == str(log)
-    return inspect.unwrap(read_log)(path, **settings_of(flags))
 
 
 def check_not_safer(log: ParticipationLog, truth: History, *, all_named: bool) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from test_damages import pasted
+from refusals import pasted
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError

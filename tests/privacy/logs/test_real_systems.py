@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
+from refusals import pasted
 
 from mrsa_jax import ConfigurationError
 from mrsa_jax.cli import main
@@ -222,30 +223,6 @@ FORMS: dict[str, Callable[[pathlib.Path, str], Any]] = {
 }  # fmt: skip
 
 
-def _settings(words: list[str]) -> dict[str, Any]:
-    """Return the arguments of `read_log` that flags of the command line stand for."""
-    settings: dict[str, Any] = {"where": []}
-    words = [part for word in words for part in (
-        word.split("=", 1) if word.startswith("--") and "=" in word else [word])]  # fmt: skip
-    for flag, value in zip(words[::2], words[1::2], strict=True):
-        name = flag.removeprefix("--").replace("-", "_")
-        if name == "where":
-            settings["where"].append(value)
-        else:
-            settings[name] = value
-    return settings
-
-
-def _pasted(error: ConfigurationError, log: Any, **more: Any) -> ParticipationLog:
-    """Return what the command reads in which a refusal ends."""
-    text = str(error).splitlines()[-1].strip()
-    if isinstance(log, pd.DataFrame):
-        return eval(text, {"read_log": read_log, "table": log, "nan": math.nan})
-    program, command, path, *flags = shlex.split(text)
-    assert (program, command, path) == ("mrsa-jax", "audit", str(log))
-    return read_log(path, **_settings(flags), **more)
-
-
 def _sums(log: ParticipationLog) -> list[dict[str, int]]:
     """Return the clients of each sum with their weights, in lowest terms, in any order."""
     rows = []
@@ -254,6 +231,13 @@ def _sums(log: ParticipationLog) -> list[dict[str, int]]:
         rows.append({str(name): int(value) // scale
                      for name, value in zip(log.clients, row, strict=True) if value})  # fmt: skip
     return sorted(rows, key=lambda row: sorted(row.items()))
+
+
+def _read_sums(error: ConfigurationError, log: Any) -> list[dict[str, int]]:
+    """Return the sums that the command reads in which a refusal ends."""
+    found = pasted(error, log)
+    assert found is not None
+    return _sums(found)
 
 
 def _truth(sums: str) -> list[dict[str, int]]:
@@ -268,7 +252,8 @@ def _check(log: Any, own: Log, **settings: Any) -> None:
     if own.is_asked:
         with pytest.raises(ConfigurationError) as told:
             read_log(log, **settings)
-        found = _pasted(told.value, log)
+        found = pasted(told.value, log)
+        assert found is not None
     else:
         found = read_log(log, **settings)
     assert _sums(found) == _truth(own.sums)
@@ -312,7 +297,7 @@ def test_rows_that_come_late(tmp_path: pathlib.Path) -> None:
         log = write(tmp_path, lines)
         with pytest.raises(ConfigurationError, match="--restarts same: it is the same sum") as told:
             read_log(log)
-        split = _sums(_pasted(told.value, log))
+        split = _read_sums(told.value, log)
         assert split == _truth("a b|a|c|b c|a b"), form
         assert _sums(read_log(log, restarts="same")) == _truth("a b c|a b c|a b")
 
@@ -351,7 +336,7 @@ def test_commands_quote_what_a_shell_would_take_apart(name: str, tmp_path: pathl
         for log in (table, tmp_path / "log.parquet"):
             with pytest.raises(ConfigurationError) as told:
                 read_log(log)
-            assert _sums(_pasted(told.value, log)) == _truth("a c|b c")
+            assert _read_sums(told.value, log) == _truth("a c|b c")
 
 
 def test_times_and_losses_of_sums_tell_them_apart(tmp_path: pathlib.Path) -> None:
