@@ -6,6 +6,7 @@ Nothing here imports JAX.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pathlib
 from typing import Annotated, Any, Literal
 
@@ -94,28 +95,11 @@ class LogSettings(Shown):
     @property
     def columns(self) -> dict[str, Any]:
         """How `privacy.read_log` finds rounds, clients and sums."""
-        own = plain_settings(self)
-        return {name: own[name] for name in _COLUMNS}
+        from mrsa_watch.logs import read_log
 
-
-_COLUMNS = (
-    "format",
-    "layout",
-    "array",
-    "round_column",
-    "client_column",
-    "weight_column",
-    "where",
-    "ignore_columns",
-    "sum_columns",
-    "part_column",
-    "restarts",
-    "round_order",
-    "alike_names",
-    "odd_names",
-    "decimal",
-    "client_separator",
-)
+        settings = plain_settings(self)
+        taken = inspect.signature(read_log).parameters
+        return {name: value for name, value in settings.items() if name in taken}
 
 
 @dataclasses.dataclass(frozen=True)
