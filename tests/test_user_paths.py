@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from mrsa_jax import ConfigurationError
+from mrsa_jax._core.flags import with_user_paths
 from mrsa_jax.study import AuditConfig, SimulateConfig, TrainConfig, load_config
-from mrsa_jax.study._load import check_types, with_user_paths
+from mrsa_jax.study._load import check_types
 from mrsa_watch import Gate, Recorder, follow
 from mrsa_watch._base.files import user_path
 

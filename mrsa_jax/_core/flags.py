@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pathlib
 import sys
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from mrsa_watch._base.errors import POSITIVE, check_number
+from mrsa_watch._base.files import user_path
 
 
 def _unless_unset(default: str) -> str:
@@ -120,3 +122,18 @@ Share = Annotated[float, IS_SHARE]
 Inside = Annotated[float, IS_INSIDE]
 AtMostOne = Annotated[float, IS_PART]
 Bits = Annotated[int, IS_BITS]
+
+
+def with_user_paths(config: Any) -> Any:
+    """Return settings whose paths name the user's folder instead of ~, its tables' too."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, pathlib.Path):
+            changes[field.name] = user_path(value, field.name)
+        elif isinstance(value, tuple) and any(isinstance(item, pathlib.Path) for item in value):
+            changes[field.name] = tuple(user_path(item, field.name) for item in value)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            changes[field.name] = with_user_paths(value)
+    changed = {name: new for name, new in changes.items() if new != getattr(config, name)}
+    return dataclasses.replace(config, **changed) if changed else config

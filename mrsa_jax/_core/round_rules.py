@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32, Key
+from jaxtyping import Array, Bool, Int32, Key, Shaped
 
 from mrsa_jax._core.arrays import host_array, on_device, pytree
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
@@ -196,3 +196,18 @@ def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"
     inside = bool(array.min() >= 0 and array.max() < num_clients)
     require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
     return array.astype(np.int32)
+
+
+def with_weights(
+    rows: Shaped[np.ndarray, "*trials sums clients"], weights: Any
+) -> Shaped[np.ndarray, "*trials sums clients"]:
+    """Return P of learnt sums: who is in each, times the weights that the sums had.
+
+    Every figure of sums is of this matrix. With weights, clients of one block have unequal columns,
+    and the sums hide the heaviest of them less well than their number says.
+
+    Args:
+        rows: Who is in each sum.
+        weights: Integers [N], by which each client's update was multiplied; None for 1 each.
+    """
+    return rows if weights is None else rows * np.asarray(weights).astype(np.int64)

@@ -253,9 +253,9 @@ class _Kept:
 def _draw(found: Sequence[Curve], folder: pathlib.Path) -> None:
     if not found:
         return
+    from mrsa_jax._core.drawing import named_if_not_drawn
     from mrsa_jax.bench.scaling import scaling_charts
     from mrsa_jax.plotting import save_figure
-    from mrsa_jax.plotting._saved import named_if_not_drawn
 
     with writing(folder):
         for name, chart in scaling_charts(found).items():

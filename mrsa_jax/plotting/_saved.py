@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-import logging
 import os
 import pathlib
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._core.drawing import named_if_not_drawn
 from mrsa_jax.plotting._names import OWN
 from mrsa_jax.plotting._study import OPENING, compared, quantile, study_charts
 from mrsa_jax.plotting._style import style
 from mrsa_jax.plotting.chart import Chart, draw
-from mrsa_watch._base.errors import MrsaError, check_known, require
+from mrsa_watch._base.errors import check_known, require
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-_LOG = logging.getLogger("mrsa_jax")
 
 # ---- A figure as files: PNG for screens, SVG and PDF for print, with text as text.
 
@@ -104,24 +101,6 @@ def _write(drawn: Figure, place: pathlib.Path, form: str, told: str) -> None:
     _rasterize(drawn)
     date = {"svg": "Date", "pdf": "CreationDate"}[form]
     drawn.savefig(place, format=form, dpi=_PIXELS, metadata={"Title": told, date: None})
-
-
-@contextlib.contextmanager
-def named_if_not_drawn(name: str) -> Iterator[None]:
-    """Log the name of a figure that Matplotlib cannot draw, instead of raising its error.
-
-    Errors of settings, of the disk and of memory are raised.
-
-    Args:
-        name: Of the figure.
-    """
-    try:
-        yield
-    except (MrsaError, OSError, MemoryError):
-        raise
-    except Exception as error:  # Matplotlib runs programs and reads fonts, which fail as they like
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        _LOG.warning("figure %s could not be drawn, everything else is written (%s)", name, why)
 
 
 def _figure(figure: Any) -> Figure:

@@ -35,6 +35,7 @@ from mrsa_jax._core.round_rules import (
     ThresholdRule,
     block_labels,
     check_policy,
+    with_weights,
 )
 from mrsa_jax._core.selector import Selector, with_counts
 from mrsa_jax._core.streams import Seed, Stream, as_key, by_words, round_key, trial_key
@@ -196,21 +197,6 @@ def learnt_rows(
     for place, (j, label) in enumerate(sums):
         rows[place] = labels[j] == label
     return with_weights(rows, weights), np.asarray([j for j, _ in sums], np.int32)
-
-
-def with_weights(
-    rows: Shaped[np.ndarray, "*trials sums clients"], weights: Any
-) -> Shaped[np.ndarray, "*trials sums clients"]:
-    """Return P of learnt sums: who is in each, times the weights that the sums had.
-
-    Every figure of sums is of this matrix. With weights, clients of one block have unequal columns,
-    and the sums hide the heaviest of them less well than their number says.
-
-    Args:
-        rows: Who is in each sum.
-        weights: Integers [N], by which each client's update was multiplied; None for 1 each.
-    """
-    return rows if weights is None else rows * np.asarray(weights).astype(np.int64)
 
 
 def rollout_rounds(

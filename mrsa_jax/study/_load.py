@@ -197,21 +197,6 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
     return values
 
 
-def with_user_paths(config: ConfigT) -> ConfigT:
-    """Return settings whose paths name the user's folder instead of ~, its tables' too."""
-    changes: dict[str, Any] = {}
-    for field in dataclasses.fields(typing.cast(Any, config)):
-        value = getattr(config, field.name)
-        if isinstance(value, pathlib.Path):
-            changes[field.name] = user_path(value, field.name)
-        elif isinstance(value, tuple) and any(isinstance(item, pathlib.Path) for item in value):
-            changes[field.name] = tuple(user_path(item, field.name) for item in value)
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            changes[field.name] = with_user_paths(value)
-    changed = {name: new for name, new in changes.items() if new != getattr(config, name)}
-    return dataclasses.replace(typing.cast(Any, config), **changed) if changed else config
-
-
 def without_none(hint: Any) -> Any:
     """Return the type of a setting that may also be None; any other as it is."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import plotting
+from mrsa_jax._core.drawing import named_if_not_drawn
 from mrsa_jax.plotting._attacks import (
     Rows,
     errors_line,
@@ -22,7 +23,6 @@ from mrsa_jax.plotting._attacks import (
     spoken,
 )
 from mrsa_jax.plotting._audit import exposure_chart, privacy_chart
-from mrsa_jax.plotting._saved import named_if_not_drawn
 from mrsa_jax.plotting._style import CHANCE
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.points import as_shown, quantity

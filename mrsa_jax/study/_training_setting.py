@@ -11,7 +11,7 @@ import numpy as np
 from mrsa_jax import availability, federated, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.selection._rounds import with_weights
+from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax.study import _build, _config, _segments, _trial
 from mrsa_jax.study._build import code_dim
 from mrsa_jax.study._config import Config, DemoConfig, Scheme, TrainConfig

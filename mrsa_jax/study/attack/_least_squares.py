@@ -10,7 +10,7 @@ import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
-from mrsa_jax.selection._rounds import with_weights
+from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._findings import AttackFindings
