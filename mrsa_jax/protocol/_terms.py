@@ -263,8 +263,8 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
         SHA-256 of structure, types, shapes and values: equal for equal ones, on any machine.
 
     Raises:
-        ConfigurationError: If the model has no array, or holds anything else; if a setting is of
-            another type.
+        ConfigurationError: If the model has no array, or holds anything else, such as a function
+            or an object among the fixed fields of a class; if a setting is of another type.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -282,7 +282,7 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
     leaves, structure = jax.tree.flatten(model)
     require(len(leaves) > 0, "model", "must hold at least one array", model)
     arrays = [_numbers(leaf) for leaf in leaves]
-    parts = [str(structure).encode()]
+    parts = [repr(_structure_text(structure)).encode()]
     for array in arrays:
         kind = array.dtype
         parts.append(f"{kind.name} {array.shape}".encode())
@@ -290,6 +290,21 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
     for name in sorted(settings):
         parts.append(f"{name} = {_plain(settings[name], name)!r}".encode())
     return digest_of(*parts)
+
+
+def _structure_text(structure: jax.tree_util.PyTreeDef) -> list[Any]:
+    """Return the types and the fixed fields of a pytree's nodes, in values with texts of their own.
+
+    The text of JAX for a structure does not do: it shows a fixed field by its `repr`, which two
+    objects may share and which leaves out the middle of a long array.
+    """
+    node = structure.node_data()
+    if node is None:  # a leaf
+        return []
+    kind, fixed = node
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    children = [_structure_text(child) for child in structure.children()]
+    return [name, _plain(fixed, f"model: the fixed fields of {name}"), children]
 
 
 def _numbers(leaf: Any) -> np.ndarray:

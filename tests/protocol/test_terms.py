@@ -13,9 +13,13 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import OrderedDict, defaultdict
+from typing import Any
 
+import flax.struct
 import hypothesis
 import hypothesis.strategies as st
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -234,6 +238,26 @@ def test_a_model_has_one_digest_wherever_its_arrays_are():
     assert len(model_digest(host)) == 32
 
 
+@flax.struct.dataclass
+class Model:
+    """A model with a field that is no array, of which JAX keeps the text only."""
+
+    kernel: Any
+    fixed: Any = flax.struct.field(pytree_node=False)
+
+
+@flax.struct.dataclass
+class OtherModel(Model):
+    """The same fields under another name."""
+
+
+class LooksLikeAny:
+    """An object whose text tells it from no other of its kind."""
+
+    def __repr__(self):
+        return "0.1"
+
+
 def different_models():
     ones = np.ones((2, 3), np.float32)
     nearly = ones.copy()
@@ -243,6 +267,8 @@ def different_models():
     yield from (ones.astype(np.int32), ones.astype(bool), signed, -signed, [ones], (ones,))
     yield from ({"a": ones}, {"b": ones}, {"a": ones, "b": None}, {"a": ones, "b": ones})
     yield from (jnp.ones((2, 3), jnp.bfloat16), jnp.ones((2, 3), jnp.float16))
+    yield from (Model(ones, 0.1), Model(ones, 0.2), Model(ones, "0.1"), Model(ones, (0.1, None)))
+    yield from (OtherModel(ones, 0.1), OrderedDict(a=ones, b=ones), OrderedDict(b=ones, a=ones))
 
 
 def test_different_models_have_different_digests():
@@ -284,6 +310,11 @@ def test_settings_are_part_of_what_decides_an_update():
         (np.ma.masked_array(np.ones(2), [True, False]), {}, "`model` must hold arrays"),
         ("weights.npz", {}, "`model` must hold arrays"),
         ([np.ones(2), object()], {}, "`model` must hold arrays"),
+        (Model(np.ones(2), LooksLikeAny()), {}, "`model: the fixed fields of .*Model` must be a n"),
+        ([Model(np.ones(2), [LooksLikeAny()])], {}, "`model: the fixed fields of .*Model`"),
+        (Model(np.ones(2), np.zeros(2000)), {}, "`model: the fixed fields of .*Model` must be a n"),
+        (jax.tree_util.Partial(np.add, np.ones(2)), {}, "`model: the fixed fields of .*Partial`"),
+        (defaultdict(list, a=np.ones(2)), {}, "`model: the fixed fields of .*defaultdict`"),
         (np.ones(2), {"rate": object()}, "`rate` must be a number, a text"),
         (np.ones(2), {"schedule": lambda step: step}, "`schedule` must be a number"),
         (np.ones(2), {"rate": np.ones(2)}, "`rate` must be a number"),
