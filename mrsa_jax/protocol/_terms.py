@@ -293,7 +293,7 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
 
 
 def _structure_text(structure: jax.tree_util.PyTreeDef) -> list[Any]:
-    """Return the types and the fixed fields of a pytree's nodes, in values with texts of their own.
+    """Return the types and the fixed fields of a pytree's nodes, as lists of plain values.
 
     The text of JAX for a structure does not do: it shows a fixed field by its `repr`, which two
     objects may share and which leaves out the middle of a long array.
