@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
+import re
 import tomllib
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -18,10 +19,11 @@ class Mutant:
     Attributes:
         family: Name of its file of rows.
         file: Source file, relative to the repository.
-        old: Text that occurs exactly once in the file.
+        old: Text that occurs exactly once in the file, however it is laid out.
         new: What replaces it.
         why: What would be wrong.
-        tests: Test files or nodes of the default tier, one of which fails on the mutant.
+        tests: Test files or nodes of the default tier, one of which fails on the
+            mutant.
         long: More of them, of the long tier.
     """
 
@@ -41,9 +43,39 @@ class Mutant:
     def text(self, root: pathlib.Path = ROOT) -> str:
         """Return the file's text with the change made."""
         source = (root / self.file).read_text()
-        if source.count(self.old) != 1:
-            raise ValueError(f"{self.name}: old text occurs {source.count(self.old)} times")
-        return source.replace(self.old, self.new)
+        places = spans(source, self.old)
+        if len(places) != 1:
+            raise ValueError(f"{self.name}: old text occurs {len(places)} times")
+        return replaced(source, places[0], self.new)
+
+
+def replaced(source: str, place: tuple[int, int], new: str) -> str:
+    """Return a source with another text at a place, which blanks neither open nor end."""
+    start, end = place
+    return source[:start] + new.strip() + source[end:]
+
+
+def spans(source: str, text: str) -> list[tuple[int, int]]:
+    """Return the places of a text in a source, whatever breaks the lines have.
+
+    Blanks do not count, nor does the comma before a closing bracket.
+    """
+    kept = _significant(source)
+    squeezed = "".join(source[place] for place in kept)
+    wanted = "".join(text[place] for place in _significant(text))
+    starts = [found.start() for found in re.finditer(re.escape(wanted), squeezed)]
+    return [(kept[start], kept[start + len(wanted) - 1] + 1) for start in starts]
+
+
+def _significant(source: str) -> list[int]:
+    """Return the places of the characters that are no blanks and no last commas."""
+    visible = [place for place, letter in enumerate(source) if not letter.isspace()]
+    following = [source[place] for place in visible[1:]] + [""]
+    return [
+        place
+        for place, after in zip(visible, following, strict=True)
+        if not (source[place] == "," and after in (")", "]", "}"))
+    ]
 
 
 @functools.cache

@@ -1,4 +1,7 @@
-"""The mutants still fit the code: what `make mutants` needs of its rows, without making any."""
+"""The mutants still fit the code.
+
+What `make mutants` needs of its rows, without making any.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import ast
 import functools
 
 import pytest
-from rows import ROOT, Mutant, mutants
+from rows import ROOT, Mutant, mutants, replaced, spans
 
 # Parts of the package that the mutants are over, one or more folders or files each.
 PARTS = (
@@ -22,8 +25,23 @@ def _text(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+@functools.cache
+def _places(row: Mutant) -> list[tuple[int, int]]:
+    return spans(_text(row.file), row.old)
+
+
+def test_a_text_is_found_in_any_layout() -> None:
+    source = "x = f(\n    a,\n    b,\n)\ny = f(a, b)"
+    places = spans(source, "f(a, b)")
+    assert [source[start:end] for start, end in places] == [
+        "f(\n    a,\n    b,\n)",
+        "f(a, b)",
+    ]
+    assert spans(source, "f(a, c)") == []
+
+
 def test_old_texts_occur_once_and_differ_from_the_new() -> None:
-    wrong = [row.name for row in mutants() if _text(row.file).count(row.old) != 1]
+    wrong = [row.name for row in mutants() if len(_places(row)) != 1]
     assert not wrong
     assert not [row.name for row in mutants() if row.old == row.new]
     assert len({row.name for row in mutants()}) == len(mutants())
@@ -36,8 +54,11 @@ def test_mutated_files_are_python() -> None:
         while left:
             text, later = _text(path), []
             for row in left:
-                later += [] if text.count(row.old) == 1 else [row]
-                text = text.replace(row.old, row.new) if text.count(row.old) == 1 else text
+                places = spans(text, row.old)
+                if len(places) != 1:
+                    later.append(row)
+                    continue
+                text = replaced(text, places[0], row.new)
             ast.parse(text)
             assert len(later) < len(left)
             left = later
@@ -48,7 +69,8 @@ def test_named_tests_are_there() -> None:
     missing = {
         "::".join(node)
         for node in nodes
-        if not (ROOT / node[0]).is_file() or (node[1:] and f"def {node[1]}(" not in _text(node[0]))
+        if not (ROOT / node[0]).is_file()
+        or (node[1:] and f"def {node[1]}(" not in _text(node[0]))
     }
     assert not missing
     assert all(row.tests or row.long for row in mutants())
@@ -63,5 +85,7 @@ def test_every_part_has_mutants() -> None:
 
 def test_a_row_that_no_longer_fits_says_so() -> None:
     row = Mutant("family", "mrsa_jax/_version.py", "not there", "", "nothing", ())
-    with pytest.raises(ValueError, match=r"_version.py: nothing: old text occurs 0 times"):
+    with pytest.raises(
+        ValueError, match=r"_version.py: nothing: old text occurs 0 times"
+    ):
         row.text()
